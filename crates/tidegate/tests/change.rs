@@ -1,5 +1,5 @@
-//! Changing a rule while it is in use (T12, B8), at a gate and by key: nobody gets back what was used,
-//! nobody is locked out for longer than under the old rule, and going back and forth is worth nothing.
+//! Changing a rule while it is in use (T12, B8), at a gate and by key: no usage is forgiven, no key is denied for longer than
+//! under the old rule, and changing back and forth gains nothing.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;
@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// Takes one after the other while it is admitted at once; tells how many.
+    /// Counts the requests that are admitted at once, one after the other.
     fn exhaust(&self) -> u64 {
         let admits = |_: &u64| self.peek().is_allow() && self.check(1).is_allow();
         (0..1_000_000).take_while(admits).map(|_| 1).sum()
@@ -268,7 +268,7 @@ const SIX: [&str; 10] = [
     "10r/m burst=5 nodelay",
 ];
 
-/// Goes from rule to rule, asks a few times under each, and tells how many were admitted.
+/// Changes from rule to rule with a few requests under each, and returns the number of admissions.
 fn travel(caller: &Caller, rules: &[&str], trips: &[(usize, u64)]) -> u64 {
     let mut admitted = 0;
     for (rule, asks) in trips {

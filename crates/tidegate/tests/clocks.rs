@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6_000) })]
 
     // T22, T25.
-    /// Not before the birth of the limiter; every other time, in any order.
+    /// Any time from the creation of the limiter on, in any order.
     #[test]
     fn a_gate_a_key_and_the_pure_limit_decide_the_same(
         rule in any_rule(),
@@ -175,7 +175,7 @@ proptest! {
     }
 
     // T22, T25.
-    /// The same before the birth, for keys.
+    /// The same before the creation, for keys.
     #[test]
     fn a_key_and_the_pure_limit_decide_the_same_at_any_time(
         rule in any_rule(),
@@ -190,7 +190,7 @@ proptest! {
     }
 
     // T22, T25.
-    /// The same before the birth, for gates.
+    /// The same before the creation, for gates.
     #[test]
     fn a_gate_and_the_pure_limit_decide_the_same_at_any_time(
         rule in any_rule(),
@@ -213,8 +213,8 @@ fn evicting_a_key_changes_no_decision() {
         let limiter = || Limiter::with_clock(rule.parse().unwrap(), clock.clone());
         let (forgets, remembers) = (limiter(), limiter());
         for round in 0..60_u64 {
-            for stranger in 0..1_100_u64 {
-                let _ = forgets.check_n(&(round, stranger), 1);
+            for other in 0..1_100_u64 {
+                let _ = forgets.check_n(&(round, other), 1);
             }
             for (key, cost) in [("often", 1), ("often", 2), ("seldom", round % 9 / 8)] {
                 let answers = [&forgets, &remembers].map(|limiter| limiter.check_n(key, cost));
@@ -251,8 +251,8 @@ fn a_step_back_to_before_its_creation_does_not_block_a_gate() {
     }
 }
 
-/// Every step of T22, for every rule: after it, one is let in within the time the rule needs to
-/// forget, and never more at once than it holds.
+/// Every step of T22, for every rule: afterwards a request is admitted within the drain time of the rule, and never more at
+/// once than its capacity.
 #[test]
 fn a_clock_step_denies_for_at_most_the_drain_time_and_refunds_at_most_a_burst() {
     let steps = [1_000, 1_000_000, 3_600_000_000, 31_557_600_000_000];
@@ -503,7 +503,7 @@ fn a_manual_clock_wakes_those_who_are_due_and_no_others() {
     clock.advance(Span::from_micros(1));
     assert_eq!((rung(), clock.sleepers()), (3, 7));
     clock.set(Timestamp::EPOCH);
-    assert_eq!((rung(), clock.sleepers()), (10, 0), "after a step back everybody looks again");
+    assert_eq!((rung(), clock.sleepers()), (10, 0), "after a step back every waiter checks again");
     drop(sleeps);
     assert_eq!(clock.sleepers(), 0);
 }

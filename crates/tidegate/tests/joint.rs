@@ -1,5 +1,4 @@
-//! Several requests decided as one (T10, A13): all pass or none is charged, in whatever order they
-//! are given.
+//! Several requests decided as one (T10, A13): all are admitted or none is charged, in any order of the requests.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;

@@ -49,7 +49,7 @@ fn flaw_02_two_requests_of_one_microsecond_both_count_in_the_log() {
     assert_eq!(admitted(&log, 10), 3);
 }
 
-/// Attempts counted before the check: flawed code still refuses when the time it told has passed.
+/// Attempts counted before the check: the flawed code still denies after its own retry time.
 #[test]
 fn flaw_03_hammering_while_refused_does_not_prolong_the_refusal() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
@@ -174,7 +174,7 @@ fn flaw_08_sixty_thousand_users_are_no_thread_and_no_timer() {
     assert_eq!(limiter.keys(), 60_000);
     clock.advance(Span::from_secs(1));
     let (again, end) = (limiter.check_n(&7_u32, 20), clock.now());
-    assert!(again.is_allow(), "refilled without anybody having done anything");
+    assert!(again.is_allow(), "refilled without a request");
     assert_eq!(clock.now(), end);
 }
 
@@ -216,8 +216,8 @@ fn flaw_09_keys_whose_callers_waited_are_forgotten_too() {
         }
         clock.advance(Span::from_secs(60));
         // A new key makes the store sweep for idle keys.
-        for stranger in 0..2_048_u32 {
-            let _ = limiter.check(&("stranger", stranger));
+        for other in 0..2_048_u32 {
+            let _ = limiter.check(&("other", other));
         }
         assert!(limiter.keys() <= 4_096, "{rule}: {} keys", limiter.keys());
     }

@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Every other key is audited; those that are not are decided in the quick way.
+/// Every second key is audited; the others are decided by the fast paths.
 fn builder(rule: &str) -> Builder {
     Limiter::builder(rule.parse().unwrap()).audit(2)
 }
@@ -50,7 +50,7 @@ fn limiter(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
 #[track_caller]
 fn assert_is_within_bounds<C: Clock>(limiter: &Limiter<C>) {
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
 }
 
@@ -266,7 +266,7 @@ fn keys_in_debt_are_restored_beyond_a_smaller_maximum() {
 }
 
 // T38.
-/// Also what was charged after the fact, without room for it: it may be more than a rule ever holds.
+/// Also a debt that was charged beyond what remained, which may exceed the capacity of the rule.
 #[test]
 fn a_restored_debt_of_any_size_is_repaid_as_before() {
     for rule in EVERY {
@@ -482,7 +482,11 @@ fn an_incomplete_file_is_reported_and_the_previous_one_is_read() {
 
     fs::write(scratch.0.join("limits.snapshot.previous"), b"rubbish too").unwrap();
     let (left, problems) = remaining(&path);
-    assert_eq!((left, problems.len()), (5, 2), "both are told of, and it starts all the same");
+    assert_eq!(
+        (left, problems.len()),
+        (5, 2),
+        "both are reported, and the process starts all the same"
+    );
 }
 
 // T38.

@@ -99,7 +99,7 @@ async fn an_item_larger_than_the_limit_pays_in_parts() {
 }
 
 // P4.
-/// Whatever the rule says to a cost that it cannot admit, the item passes, later, and nothing of it twice.
+/// An item that costs more than any rule admits at once passes later, and no part of it is charged twice.
 #[test]
 fn every_rule_passes_every_item_eventually() {
     for rule in EVERY.into_iter().chain(["concurrency 3", "concurrency 3 wait 5ms"]) {
@@ -352,6 +352,6 @@ async fn who_drops_a_stream_drops_what_it_held_and_who_takes_it_apart_has_it_bac
     assert!(timeout(soon, &mut consumer).await.is_err(), "it waits with 3");
     assert_eq!(consumer.into_parts().1, Some(3));
 
-    assert_eq!(source.next().await, Some(4), "nobody else had it");
+    assert_eq!(source.next().await, Some(4), "no other consumer had it");
     assert!(gate.reserve().unwrap().wait() <= Span::from_secs(3_600), "every turn was given back");
 }

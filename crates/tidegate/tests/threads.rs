@@ -1,6 +1,6 @@
-//! Real threads on one gate and on one key: with the clock stopped exactly as many pass as the rule
-//! holds (T17), with the clock running exactly as many as time has brought (T18), and operations of
-//! every sort at once leave exact accounts and no deadlock (T10, T11, T12).
+//! Real threads on one gate and on one key. With a stopped clock, the rule's capacity is admitted exactly (T17); with a
+//! running clock, what has refilled (T18). Concurrent operations of every kind are charged exactly, without a deadlock
+//! (T10, T11, T12).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod contention;
@@ -71,8 +71,8 @@ fn costs_of_many_sizes_never_add_up_to_more_than_the_capacity() {
     }
 }
 
-/// Counts what `threads` threads are admitted until the machine's clock has moved on by 300 ms, and
-/// then what is left, of a bucket that was emptied before; tells the number and its two bounds.
+/// Empties a bucket, counts the admissions of `threads` threads until the machine's clock has advanced by 300 ms, and adds
+/// what remains. Returns the number and its two bounds.
 ///
 /// The bucket holds a second's worth, so it does not overflow while the machine does something
 /// else: what it admits depends on the time alone, and how the threads are scheduled cannot matter.
@@ -134,7 +134,7 @@ fn a_key_with_a_running_clock_is_admitted_what_has_refilled() {
     }
 }
 
-/// Does one of everything, again and again, and tells what it has taken for good.
+/// Runs one operation of each kind repeatedly, and returns what it has charged and not refunded.
 fn live(gate: &Gate<ManualClock>, key: &Limiter<ManualClock>, seed: u64) -> (u64, u64) {
     let (mut at_gate, mut at_key) = (0, 0);
     for round in 0..400 {

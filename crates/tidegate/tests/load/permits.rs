@@ -1,4 +1,4 @@
-//! Permits of an adaptive gate (T13, A14): each comes back exactly once, whatever becomes of its holder;
+//! Permits of an adaptive gate (T13, A14): each is released exactly once, also if its holder panics or is cancelled;
 //! no request is admitted above the current limit; waiters are admitted in order.
 
 use crate::executor::Executor;
@@ -106,7 +106,7 @@ impl Scene {
         }
     }
 
-    /// Lets those whose turn has come go in, in the order they came.
+    /// Admits the waiters that were granted a permit, in the order of their arrival.
     fn settle(&mut self) {
         let mut last = None;
         for (task, answer) in self.executor.run() {
@@ -144,7 +144,7 @@ proptest! {
         let gate = scene.gate.clone();
         drop(scene);
         prop_assert_eq!(gate.in_flight(), 0);
-        prop_assert!(gate.try_acquire().is_ok(), "and nobody stands in the way");
+        prop_assert!(gate.try_acquire().is_ok(), "and no waiter is before it");
     }
 }
 

@@ -1,6 +1,5 @@
 //! Permits of a concurrency limit (T13, A11, A12, A15, S6): never more in flight than the rule says,
-//! every permit back exactly once, first come first served, whatever happens to their holders
-//! or wait for them.
+//! every permit released exactly once, first come, first served, whatever happens to its holder or to a waiter.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../executor/mod.rs"]
@@ -131,7 +130,7 @@ fn poll(future: &mut Pin<Box<Acquire<ManualClock>>>) -> Poll<Result<HeldPermit, 
 }
 
 // T13.
-/// Not polled, waiting, waiting again, granted and not yet told, told: dropped at each of them.
+/// Dropped at every stage: not polled, waiting, polled again, granted and not yet polled, polled.
 #[test]
 fn a_wait_dropped_at_any_await_point_leaves_nothing_behind() {
     for rule in ["concurrency 1", "concurrency 1 lease 1h", "concurrency 1 wait 1h"] {
@@ -316,7 +315,7 @@ fn a_small_request_behind_a_large_one_is_woken_by_the_end_of_a_lease() {
 }
 
 // A15.
-/// `peek` is what `check` would say: also when a lease has run out and somebody waits for it.
+/// `peek` returns what `check` would, also when a lease has ended for which a request waits.
 #[test]
 fn peek_and_check_all_see_the_end_of_a_lease_like_check() {
     let ask = |how: u8| {
@@ -341,24 +340,24 @@ fn permits_are_counted_by_key_and_idle_keys_are_evicted() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("concurrency 2".parse().unwrap(), clock.clone());
     let held: Vec<_> = (0..5_000_u32).map(|key| limiter.try_acquire(&key).unwrap()).collect();
-    assert_eq!(limiter.keys(), 5_000, "nobody in flight is forgotten");
+    assert_eq!(limiter.keys(), 5_000, "no key with a request in flight is evicted");
     assert!((0..5_000_u32).all(|key| limiter.check_n(&key, 0).remaining == 1));
     drop(held);
-    (0..10_000_u32).for_each(|stranger| {
-        let _ = limiter.check(&("stranger", stranger));
+    (0..10_000_u32).for_each(|other| {
+        let _ = limiter.check(&("other", other));
     });
     assert!(limiter.keys() < 10_000, "{} keys", limiter.keys());
     assert_eq!(limiter.check_n(&7_u32, 0).remaining, 2);
 }
 
 fn forget_the_idle(limiter: &Limiter<ManualClock>) {
-    for stranger in 0..3_000_u32 {
-        let _ = limiter.check(&("stranger", stranger));
+    for other in 0..3_000_u32 {
+        let _ = limiter.check(&("other", other));
     }
 }
 
 // A15.
-/// A permit whose lease ran out in an earlier life of its key names nobody in the present one.
+/// A permit whose lease ended before its key was evicted matches no permit of the new key.
 #[test]
 fn a_permit_from_before_an_eviction_releases_no_other_permit() {
     let clock = ManualClock::new();
@@ -401,7 +400,7 @@ fn a_raised_limit_admits_waiters_at_once_and_in_order() {
     for cost in [1, 2, 1, 1] {
         executor.spawn(gate.request().cost(cost).acquire());
     }
-    // The second asks for two, which one can never be: it is refused, and holds nobody up.
+    // The second asks for two, which one can never be: it is denied, and delays no other waiter.
     assert_eq!(
         executor.run().pop().unwrap().1.unwrap_err().decision.verdict,
         Verdict::Deny(Retry::Never)
@@ -538,7 +537,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40_000) })]
 
     // T13.
-    /// Whatever is mixed: never more in flight than the rule, in the order they came, all back.
+    /// After any events: never more in flight than the rule admits, in order of arrival, and all released.
     #[test]
     fn in_flight_never_exceeds_the_limit_and_ends_at_zero(events in events()) {
         let (gate, clock) = gate("concurrency 4");

@@ -18,7 +18,10 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
         let held = granted(&mut executor);
         assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two waiters, and not the last");
         drop(forgotten);
-        assert!(executor.run().is_empty(), "{rule}: what was forgotten is not given back");
+        assert!(
+            executor.run().is_empty(),
+            "{rule}: permits from before the reset are not released"
+        );
         assert_eq!(free(&gate), 0);
         drop(held);
         assert_eq!(numbers(&granted(&mut executor)), next[3..]);
@@ -26,7 +29,7 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
     }
 }
 
-/// What is left of a key that nobody uses is swept away, and its tickets start over. The clock stands still.
+/// An unused key is swept after a reset, and its tickets are numbered anew. The clock stands still.
 #[test]
 fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
     let sweep: fn(&Limiter<ManualClock>) = |limiter| {

@@ -1,4 +1,4 @@
-//! An attack by number: more keys than fit, at 200 000 a second (T41, T42). Memory stays within its
+//! An attack with more keys than the maximum, at 200 000 a second (T41, T42). Memory stays within its
 //! bound and is freed, and no throttled key is evicted.
 
 use crate::subprocess::{in_own_process, resident};
@@ -9,7 +9,7 @@ use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock};
 const MIB: u64 = 1_024 * 1_024;
 /// 200 000 a second.
 const PAUSE: Span = Span::from_micros(5);
-/// What all three rules take to forget a key.
+/// The time after which a key is idle under all three rules.
 const TTL: Span = Span::from_secs(60);
 const VICTIMS: usize = 100;
 /// How long all but one in a hundred decisions may take, where nothing but the size is in question.
@@ -23,7 +23,7 @@ struct Attack {
     /// So much of what it took may stay with the allocator, in parts of a hundred: only packed keys
     /// have memory of their own.
     kept_percent: u64,
-    /// One key in so many is watched: so few that their histories take no memory to speak of.
+    /// One key in this number is audited: so few that their histories take little memory.
     audit: u64,
 }
 
@@ -91,7 +91,7 @@ impl Attack {
 /// Some were watched, and none of them passed more often than its rule says.
 fn is_audited(limiter: &Limiter<ManualClock>) {
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
 }
 
@@ -169,7 +169,7 @@ fn an_attack_on_one_limiter_takes_no_capacity_and_evicts_no_key_of_another() {
     let throttle = |key: u64| assert_eq!(quiet.check_n(&key, 10).remaining, 0, "{key} is new");
     (0..QUIET).for_each(throttle);
     for n in 0..attack.keys {
-        // The same keys: what is forgotten here is not to be forgotten there.
+        // The same keys: an eviction in one limiter must not evict them in the other.
         let _ = attacked.check(&n);
         clock.advance(PAUSE);
         if n.is_multiple_of(attack.keys / QUIET) {

@@ -40,7 +40,7 @@ fn measure(key: fn(u64) -> u64) -> u64 {
     let took = stopwatch.now().since(started).as_micros();
     assert_eq!(limiter.keys() as u64, KEYS);
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
     took
 }

@@ -1,4 +1,4 @@
-//! A key that is used again at the very moment when it is forgotten (T20).
+//! A key that is used again at the moment when it is evicted (T20).
 
 use crate::rules::EVERY;
 use crate::size;
@@ -8,7 +8,7 @@ use std::thread;
 use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 use tidegate_core::{Limit, State};
 
-/// So many microseconds after the key is at rest; the clock may tremble by a thousand.
+/// Microseconds after the key became idle. A step back of up to a thousand counts as clock skew.
 const AROUND_US: [i64; 9] = [-1_000, -1, 0, 1, 2, 999, 1_000, 1_001, 2_000];
 
 struct Pair {
@@ -108,11 +108,11 @@ fn a_limiter_is_idle_when_nobody_owes_anything() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("1/min".parse().unwrap()).max_keys(8_000);
     let limiter = builder.with_clock(clock.clone());
-    assert!(limiter.is_idle(), "nobody has asked");
+    assert!(limiter.is_idle(), "no request was made");
     for key in 0..8_100 {
         let _ = limiter.check(&key);
     }
-    assert_eq!(limiter.stats().overflowed, 100, "there is no room for the last");
+    assert_eq!(limiter.stats().overflowed, 100, "there is no capacity for the last");
     assert!((0..9).all(|_| !limiter.is_idle()), "and all of them owe");
     clock.advance(Span::from_secs(70));
     let looks = (1..100).find(|_| limiter.is_idle());

@@ -1,4 +1,4 @@
-//! What happens when there is room for no more keys (rule 10 of the house: it is decided, and tested).
+//! A limiter with the maximum number of keys.
 
 use crate::rules::EVERY;
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate::limiter::Overflow;
 use tidegate::{Clock, Limiter, ManualClock, Span, check_all};
 
-/// A limiter with room for one key, which is there and in debt.
+/// Creates a limiter for one key, which is in debt.
 fn full(rule: &str, overflow: Overflow) -> (Limiter<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
     let builder = Limiter::builder(rule.parse().unwrap()).max_keys(1).overflow(overflow);
@@ -74,7 +74,7 @@ fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever(
     let _permit = limiter.try_acquire("first").unwrap();
     assert!(limiter.check("new").is_deny());
     assert!(limiter.try_acquire("new").is_err());
-    assert!(matches!(now(limiter.acquire("new")), Some(Err(_))), "nobody would ever wake it");
+    assert!(matches!(now(limiter.acquire("new")), Some(Err(_))), "no release would ever wake it");
     assert!(now(limiter.acquire("first")).is_none(), "this one waits for the permit");
 }
 
@@ -85,7 +85,7 @@ fn those_without_room_share_what_one_key_has() {
         let (alone, _) = full(rule, Overflow::Share);
         alone.reset("first");
         for n in 0..60 {
-            // The one key of the other limiter stands for all without room here.
+            // The one key of the other limiter is the model of this one's overflow state.
             assert_eq!(limiter.check(&n), alone.check("first"), "{rule}, {n}");
         }
         assert_eq!(limiter.stats().overflowed, 60, "{rule}");
@@ -133,7 +133,7 @@ fn a_key_at_rest_makes_room_wherever_it_lies() {
                 // All are at rest from now on.
                 clock.advance(Span::from_secs(3));
             }
-            assert!(limiter.check(&n).is_allow(), "{rule}: there is room for {n}");
+            assert!(limiter.check(&n).is_allow(), "{rule}: there is capacity for {n}");
         }
         assert_eq!(limiter.stats().overflowed, 0, "{rule}");
     }
@@ -172,7 +172,7 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
         let limiter = builder.with_clock(clock.clone());
         for round in 0..50_u64 {
             let keys = [round % 3, round % 4, 10 + round % 5, 20 + round % 2];
-            // More than anybody may have, so that the room that was made for the others is not used.
+            // More than the limit, so that the capacity that was reserved for the other keys is not used.
             let is_refused = round % 3 == 2;
             let cost = |key: u64| if is_refused && key == keys[3] { 100 } else { 1 };
             let joint = check_all(keys.map(|key| limiter.request(&key).cost(cost(key))));
@@ -187,10 +187,10 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
     }
 }
 
-/// A sweep is told an earlier time than it is, so that it does not forget what a clock that trembles
-/// would still need. No waiter may notice.
+/// A sweep uses a time before now, so that it does not evict a key that is in debt again after a small step back of the
+/// clock. No waiter's turn may move with it.
 #[test]
-fn a_sweep_while_the_clock_trembles_moves_nobodys_turn() {
+fn a_sweep_during_clock_skew_moves_no_turn() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s burst 1".parse().unwrap(), clock.clone());
     clock.advance(Span::from_secs(1));
@@ -235,10 +235,10 @@ fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back(
     assert!(end.recv_timeout(patience).is_ok(), "the waker still stands before the lock");
 }
 
-/// A key that was admitted in the overflow state gets a state of its own too, as soon as there is
-/// room: twice what one may, and never more.
+/// A key that was admitted in the overflow state gets a state of its own as soon as there is capacity: together it gets at
+/// most twice the limit.
 #[test]
-fn a_key_that_passed_without_room_passes_no_more_than_twice_when_there_is_room() {
+fn a_key_that_was_admitted_in_the_overflow_gets_at_most_twice_the_limit() {
     for rule in EVERY {
         let (limiter, clock) = full(rule, Overflow::Share);
         let pass =
@@ -267,8 +267,8 @@ fn a_few_thousand_clients_at_rest_are_kept_for_a_second() {
             clock.advance(Span::from_millis(10));
         }
         assert_eq!((limiter.stats().evicted, limiter.keys()), (0, 10_000), "{rule}");
-        for stranger in FEW..FEW * 20 {
-            let _ = limiter.check(&stranger);
+        for other in FEW..FEW * 20 {
+            let _ = limiter.check(&other);
             clock.advance(Span::from_millis(3));
         }
         assert!(limiter.keys() < 2_000, "{rule}: {} keys", limiter.keys());

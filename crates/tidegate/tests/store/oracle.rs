@@ -1,8 +1,8 @@
-//! A limiter against a map of the pure limit's states: whatever is forgotten, moved, packed or swept,
-//! every answer is the one that the pure limit gives.
+//! A limiter compared with a map of the pure limit's states: keys are evicted, moved, packed and swept, and every decision
+//! is that of the pure limit.
 //!
-//! The oracle never forgets. Where there is room for few keys, it learns from the counter whether a key
-//! was decided in the overflow, and says whether that was right.
+//! The oracle evicts no key. If the limiter has few keys, the oracle learns from a counter whether a key was decided in the
+//! overflow state, and checks whether that was right.
 
 use crate::rules::EVERY;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ impl Oracle {
         let limit: Limit = rule.parse().unwrap();
         let birth = clock.now();
         let (fresh, shared) = (limit.fresh(birth), limit.fresh(birth));
-        // Nothing is told about before it was born.
+        // No time is before the creation of the limiter.
         clock.advance(TREMBLE + TREMBLE);
         let (latest, keys) = (clock.now(), HashMap::new());
         Self { limiter, clock, overflow, latest, birth, limit, fresh, shared, keys }
@@ -85,12 +85,12 @@ impl Oracle {
         self.keys.get(&key).is_some_and(|state| self.rest(state, at) > fresh)
     }
 
-    /// How many keys a limiter must not forget.
+    /// Returns the number of keys that a limiter must not evict.
     fn debtors(&self, at: Timestamp) -> usize {
         self.keys.keys().filter(|key| self.is_in_debt(**key, at)).count()
     }
 
-    /// How many keys it may be right to remember.
+    /// Returns the number of keys that a limiter may still have.
     fn recovering(&self, at: Timestamp) -> usize {
         self.keys.values().filter(|state| !self.rest(state, at).is_zero()).count()
     }
@@ -124,7 +124,7 @@ impl Oracle {
         let (keys, stats) = (self.limiter.keys(), self.limiter.stats());
         assert!(keys <= stats.max_keys, "{keys} of {}", stats.max_keys);
         assert_eq!(stats.keys, keys, "counted twice");
-        assert!(keys >= self.debtors(self.now()), "a key in debt was forgotten");
+        assert!(keys >= self.debtors(self.now()), "a key in debt was evicted");
         let audit = self.limiter.audit().unwrap_or_default();
         let has_shared = self.overflow == Overflow::Share && stats.overflowed > 0;
         // A key that was admitted in the overflow state has not used its own, see `full.rs`.
@@ -136,7 +136,7 @@ impl Oracle {
         if self.is_in_debt(key, now) {
             assert_eq!(self.limiter.peek(&key), limit.peek(&self.keys[&key], now, 1));
         }
-        // Also a cost of zero tells the key what time it is, and may have it remembered.
+        // A request of cost 0 also advances the key's time, and may insert it.
         let mut state = self.state(key).clone();
         let before = self.limiter.stats().overflowed;
         let seen = self.limiter.check_n(&key, 0);
@@ -168,7 +168,7 @@ impl Oracle {
         }
         assert!(!self.is_in_debt(key, now), "{key} is known, and yet in the overflow");
         let most = self.recovering(now - TREMBLE);
-        assert!(most >= self.limiter.stats().max_keys, "there was room, or a key at rest");
+        assert!(most >= self.limiter.stats().max_keys, "there was capacity, or an idle key");
         match self.overflow {
             Overflow::Share => {
                 assert_eq!(*decision, limit.decide(&mut self.shared, now, cost), "{limit}, shared");
@@ -177,7 +177,7 @@ impl Oracle {
         }
     }
 
-    /// Several at once, where there is room for all: else nobody can tell which were in the overflow.
+    /// Decides a batch if there is capacity for all keys: otherwise the counter would not show which keys overflowed.
     fn batch(&mut self, asks: &[(u8, u64)]) {
         let has_room = self.limiter.stats().max_keys > usize::from(u8::MAX);
         if !has_room {
@@ -218,7 +218,7 @@ impl Oracle {
                 *self.state(key) = charged;
                 continue;
             }
-            assert_eq!(self.overflow, Overflow::Share, "{key} had no room, and passed");
+            assert_eq!(self.overflow, Overflow::Share, "{key} was admitted without capacity");
             assert!(!self.is_in_debt(key, now), "{key} is known, and yet in the overflow");
             overflowed += cost;
         }
@@ -275,7 +275,7 @@ fn steps(keys: u8, has_changes: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..=1_000_u64).prop_map(|us| Step::Tremble(Span::from_micros(us))),
         1 => (0..EVERY.len()).prop_map(Step::Rule),
     ];
-    // After a change of rule it depends on what was forgotten what there is to go back to.
+    // After a change of the rule, what changes back depends on the keys that were evicted.
     let step = step.prop_map(move |step| match step {
         Step::Refund { key, .. } | Step::Reset(key) if has_changes => Step::Peek(key),
         Step::Rule(_) if !has_changes => Step::Sweep,

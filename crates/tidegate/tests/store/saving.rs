@@ -1,5 +1,4 @@
-//! A snapshot of many keys while they are asked about (T39): nobody waits much longer for it, and it takes
-//! little memory.
+//! A snapshot of many keys while threads decide on them (T39): it delays no decision much, and takes little memory.
 //!
 //! With two cores, any thread that writes delays the others. So it is compared with the snapshot of
 //! another limiter, which takes as much of the machine and holds none of our locks. How it is without

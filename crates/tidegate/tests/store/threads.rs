@@ -61,7 +61,7 @@ fn ask_while_one_sweeps(rule: &str, threads: u64, each: u64) -> Times {
     let (times, audit, stats) = (Times(times), limiter.audit().unwrap(), limiter.stats());
     println!("{rule}, {threads} threads: {times}, {sweeps} sweeps\n{stats:?}\n{audit:?}");
     assert_eq!(audit.violations, 0, "{rule}: {:?}", audit.first);
-    assert!(audit.admissions > 0, "{rule}: somebody was watched");
+    assert!(audit.admissions > 0, "{rule}: some keys were audited");
     assert_eq!(stats.allowed + stats.denied, threads * each, "{rule}");
     assert_eq!(limiter.keys(), stats.keys, "{rule}");
     assert!(sweeps > 0, "{rule}");
@@ -126,7 +126,7 @@ fn no_lock_is_held_for_longer_than_a_millisecond() {
         // The rows grow with the same key in every round.
         let check = checks.into_iter().max().unwrap();
         println!("{rule}: sweep {sweep}, change to {other} {change}, slowest new key {check}");
-        // Without optimisation everything takes longer, and nobody runs it so.
+        // Without optimisation everything takes longer, and no program runs like that.
         let most = Span::from_millis(if cfg!(debug_assertions) { 40 } else { 1 });
         assert!(sweep <= most, "{rule}: a sweep held the lock for {sweep}");
         assert!(check <= most, "{rule}: a new key held the lock for {check}");
@@ -195,7 +195,7 @@ fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
     assert_eq!((stats.keys, limiter.keys()), (5, 5));
     assert!(passed <= 6 * 300, "five keys and what the others share: {passed}");
     let used = |key: u64| 300 - limiter.check_n(&key, 0).remaining;
-    // Fifteen of the twenty have no room, so each of them sees what they share, as a stranger does.
+    // Fifteen of the twenty keys have no capacity, so each of them reads the overflow state, as a new key does.
     let (seen, shared) = ((0..20).map(used).sum::<u64>(), used(1_000));
     assert_eq!(seen - 15 * shared + shared, passed, "what is charged is what has passed");
 }

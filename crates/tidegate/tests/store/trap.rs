@@ -9,13 +9,12 @@ use tidegate::{Clock, Limiter, ManualClock, Span};
 use tidegate_core::Limit;
 
 const MAX_KEYS: usize = 10_000;
-/// One key in so many is audited. The others are decided in the quick way.
+/// One key in this number is audited. The others are decided by the fast paths.
 const AUDITED: u64 = 16;
-/// Far more than any rule takes for a key that was asked about once.
+/// Far more than any rule takes for a key that was used once.
 const BYTES_PER_KEY_MAX: u64 = 768;
 
-/// Sends junk keys, `pause` apart, and asks for the victim all the while: the answers are those of the
-/// pure limit.
+/// Sends junk keys, `pause` apart, and checks the victim's key meanwhile: its decisions are those of the pure limit.
 fn flood(rule: &str, overflow: Overflow, junk: u64, pause: Span) {
     let clock = ManualClock::new();
     let builder = Limiter::builder(rule.parse().unwrap()).max_keys(MAX_KEYS).overflow(overflow);
@@ -43,7 +42,7 @@ fn flood(rule: &str, overflow: Overflow, junk: u64, pause: Span) {
         assert_eq!(stats.evicted, 0, "{rule}");
     }
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "{rule}: somebody was watched");
+    assert!(audit.admissions > 0, "{rule}: some keys were audited");
     assert_eq!(audit.violations, 0, "{rule}, {overflow:?}: {:?}", audit.first);
 }
 
@@ -101,7 +100,7 @@ fn a_permit_that_is_held_stays_held_while_junk_keys_come() {
         assert!(limiter.try_acquire("victim").is_err());
         assert!(limiter.keys() <= 1_000);
     }
-    assert_eq!(held.len(), 1_000, "999 with room, and one that shares");
+    assert_eq!(held.len(), 1_000, "999 keys of their own, and one in the overflow state");
     drop(permit);
     assert!(limiter.try_acquire("victim").is_ok());
     assert_eq!(limiter.audit().map(|audit| audit.violations), Some(0));

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span};
 
-/// Waits until so many sleep: they are at most a few instructions away from it.
+/// Waits until this many threads sleep, or are a few instructions away from it.
 fn until_asleep(clock: &ManualClock, sleepers: usize) {
     for _ in 0..100_000_000_u64 {
         if clock.sleepers() == sleepers {
@@ -76,7 +76,7 @@ fn a_thread_that_waits_for_a_permit_gives_up_at_its_deadline() {
 }
 
 // R2.
-/// By the machine's own clock, which nobody moves by hand: it comes to an end, and not early.
+/// By the machine's own clock: the wait ends, and not early.
 #[test]
 fn threads_are_admitted_no_faster_than_the_rate_by_the_machines_clock() {
     let gate = Gate::new("2000/s paced".parse().unwrap());

@@ -1,5 +1,5 @@
-//! However waits, cancellations, checks and time are mixed, what passes stays within the bound of the
-//! rule in every interval, and in order (B1 under T21).
+//! Waits, cancellations, checks and time in any order: the admissions stay within the bound of the rule in every interval,
+//! and in order (B1 under T21).
 
 use crate::gate;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ impl Watch {
                 }
             }
             Event::GiveUp(waiter) if waiter < self.waiting.len() => {
-                drop(self.waiting.remove(waiter))
+                drop(self.waiting.remove(waiter));
             }
             Event::GiveUp(_) => {}
             Event::Refused(us) => {
@@ -74,7 +74,7 @@ impl Watch {
     }
 }
 
-/// Everything that passed when `events` happened under the rule, sorted by time.
+/// Returns all admissions under the rule after `events`, sorted by time.
 fn passed(rule: &str, events: &[Event]) -> Vec<(Timestamp, u64)> {
     let (gate, clock) = gate(rule);
     let mut watch = Watch { gate, clock, waiting: Vec::new(), passed: Vec::new() };
@@ -136,7 +136,7 @@ proptest! {
         for (rule, count) in [("3/s paced", 3), ("7/s queue capacity 9", 7)] {
             let passed = passed(rule, &events);
             each_interval(&passed, |span, sum| {
-                // A queue tells waits in whole microseconds, rounded up: two may be one closer.
+                // Waits are whole microseconds, rounded up, so two turns may be one microsecond closer.
                 let slack = if rule.contains("queue") { Span::from_micros(1) } else { Span::ZERO };
                 let most = 1 + brought(span + slack, count, SECOND);
                 assert!(sum <= most, "{rule}: {sum} in {span}, not {most}: {passed:?}");

@@ -1,8 +1,8 @@
-//! What is charged without room is owed, and the time to come pays it.
+//! Charges beyond what remains become debt, which is repaid as the limit refills.
 
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span};
 
-/// Those that hold debts and whose turns are at equal distances.
+/// Rules that hold debts, and whose turns are at equal intervals.
 const EVEN: [&str; 8] = [
     "10/s",
     "7/min burst 3",

@@ -47,7 +47,7 @@ fn a_wait_dropped_behind_an_admitted_request_leaves_no_trace() {
         assert!(executor.run().is_empty() && its_executor.run().is_empty());
         clock.advance(wait);
         its_clock.advance(wait);
-        // In a rule that lets several pass at one instant the one behind may have passed as well.
+        // Under a rule that admits several at one instant, the waiter may have been admitted as well.
         let passed = executor.run().len();
         assert_eq!(its_executor.run().len(), 1, "{rule}");
         if passed > 1 {
@@ -95,7 +95,7 @@ fn a_waiter_that_becomes_due_is_woken_at_once() {
     }
 }
 
-/// What a group does that comes at one instant: each asks for a cost, and some of them give up.
+/// A group of requests that arrive at one instant, with their costs; some of them give up.
 fn group() -> impl Strategy<Value = Vec<(u64, Option<u8>)>> {
     prop::collection::vec((1_u64..=2, prop::option::of(any::<u8>())), 1..7)
 }
@@ -116,7 +116,7 @@ proptest! {
         used in 0_u64..4,
         rest_ms in 0_u64..3_000,
     ) {
-        // A queue refuses when it is full; then those behind have been refused, and do not come back.
+        // A full queue denies. The requests that it denied are not sent again when others give up.
         for rule in AWAITED.into_iter().filter(|rule| !rule.contains("paced") && !rule.contains("12")) {
             let ((gate, clock), (twin, its_clock)) = (gate(rule), gate(rule));
             for (gate, clock) in [(&gate, &clock), (&twin, &its_clock)] {

@@ -1,4 +1,4 @@
-//! Ten thousand wait and half of them give up (T21): nobody is forgotten, nobody is out of turn.
+//! Ten thousand requests wait and half of them give up (T21): the others are all admitted, in order.
 
 use crate::executor::Executor;
 use crate::gate;
@@ -42,7 +42,7 @@ fn of_ten_thousand_waiters_half_give_up_and_the_others_pass_on_schedule() {
 }
 
 // T21.
-/// The same for permits, where only a release lets the next one in.
+/// The same for permits, where only a release admits the next waiter.
 #[test]
 fn of_ten_thousand_waiters_for_a_permit_the_remaining_ones_get_it_in_order() {
     let (gate, clock) = gate("concurrency 3");
@@ -68,7 +68,7 @@ fn of_ten_thousand_waiters_for_a_permit_the_remaining_ones_get_it_in_order() {
 }
 
 // T21.
-/// Fairness between keys: no key's waiters are held up by another's.
+/// Fairness between keys: the waiters of one key do not delay those of another.
 #[test]
 fn a_long_queue_at_one_key_delays_no_other_key() {
     let clock = ManualClock::new();

@@ -1,4 +1,4 @@
-//! Reservations: the wait is told, given back whole before it is due, spent when it is (T11, A9).
+//! Reservations: the wait is known; refunded whole before they are due, spent when they are (T11, A9).
 
 use crate::{AWAITED, assert_alike, exhausted, gate};
 use tidegate::{Limiter, ManualClock, Reservation, Span};
@@ -61,10 +61,10 @@ fn a_reservation_that_is_committed_is_spent_before_it_is_due() {
     }
 }
 
-/// Makes the table look through its keys and forget those at rest.
+/// Inserts other keys, so that the store sweeps and evicts the idle ones.
 fn forget_the_idle(limiter: &Limiter<ManualClock>) {
-    for stranger in 0..3_000_u32 {
-        let _ = limiter.check(&("stranger", stranger));
+    for other in 0..3_000_u32 {
+        let _ = limiter.check(&("other", other));
     }
 }
 

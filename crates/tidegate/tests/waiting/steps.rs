@@ -1,5 +1,5 @@
-//! A clock that steps while others wait (T22): a step back costs at most the limit's own drain time,
-//! never the step; a step forward lets pass in order.
+//! A clock that steps while requests wait (T22): a step back delays by at most the limit's own drain time, not by the step;
+//! a step forward admits waiters in order.
 
 use crate::executor::Executor;
 use crate::{AWAITED, exhausted};
@@ -7,7 +7,7 @@ use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 
 const HOUR: Span = Span::from_secs(3_600);
 
-/// Rules that forget within two seconds, so that an hour's step is far beyond.
+/// Rules that refill within two seconds, far less than an hour's step.
 fn short() -> impl Iterator<Item = &'static str> {
     let long = ["min", "/h", "day", "empty", "capacity 40"];
     AWAITED.into_iter().filter(move |rule| !long.iter().any(|word| rule.contains(word)))
@@ -72,12 +72,12 @@ fn a_step_forward_admits_waiters_in_order_and_no_other_request_for_free() {
         while gate.check().is_allow() {
             admitted += 1;
         }
-        // Guava's rules let one pass on credit on top of what they saved.
+        // Guava's rules admit one request on credit beyond what is saved.
         assert!(admitted <= burst + 1, "{rule}: {admitted} of {burst}");
     }
 }
 
-/// How many of 100 are let in at once by a limiter that is made at this time.
+/// Returns how many of 100 requests a limiter admits at once that is created at this time.
 fn let_in_at_once(rule: &str, at: Timestamp) -> usize {
     let limiter = Limiter::with_clock(rule.parse().unwrap(), ManualClock::at(at));
     let mut executor = Executor::new();

@@ -86,7 +86,7 @@ async fn a_turn_between_two_ticks_of_tokios_timer_is_not_early() {
 }
 
 // T21.
-/// A runtime with several threads, and real time: nobody is forgotten.
+/// A runtime with several threads, and real time: every task is woken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_all_get_their_permit() {
     let gate = Gate::with_clock("concurrency 3".parse().unwrap(), TokioClock::new());

@@ -1,12 +1,11 @@
-//! Turns come in order, exactly when the rule alone would have admitted each.
+//! Turns come in order, each at the time at which the rule alone would admit it.
 
 use crate::executor::Executor;
 use crate::{AWAITED, exhausted, gate, schedule};
 use std::collections::BTreeSet;
 use tidegate::{Clock, Limiter, ManualClock, Retry, Span, Timestamp, Verdict, check_all};
 
-/// Lets tasks with these costs wait together, and checks each instant at which one is due, and the
-/// microsecond before it.
+/// Lets tasks with these costs wait, and checks each instant at which one is due and the microsecond before it.
 fn assert_on_schedule(rule: &str, costs: &[u64]) {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock(rule.parse().unwrap(), clock.clone());
@@ -33,7 +32,7 @@ fn assert_on_schedule(rule: &str, costs: &[u64]) {
         assert_eq!(finished(early), (vec![], vec![]), "{rule} a microsecond before {at:?}");
         assert_eq!(finished(at), (numbers(Some(at)), vec![]), "{rule} at {at:?}");
     }
-    assert_eq!(clock.sleepers(), 0, "{rule}: nobody is left behind");
+    assert_eq!(clock.sleepers(), 0, "{rule}: no waiter is left");
 }
 
 // A9.
@@ -84,7 +83,7 @@ fn a_turn_exactly_at_the_deadline_is_granted() {
         assert!(executor.run().is_empty(), "{rule}");
         clock.advance(wait);
         let permit = executor.run().pop().unwrap().1.unwrap();
-        assert_eq!(permit.decision().verdict, Verdict::Wait(wait), "{rule}: as it was told");
+        assert_eq!(permit.decision().verdict, Verdict::Wait(wait), "{rule}: as decided");
     }
 }
 
@@ -97,7 +96,7 @@ fn assert_refusal_is_honest(rule: &str) {
     clock.advance(retry_after.saturating_sub(Span::from_micros(1)));
     assert!(ask().is_err(), "{rule}: a microsecond early");
     clock.advance(Span::from_micros(1));
-    assert!(ask().is_ok_and(|turn| turn.wait() <= patience), "{rule}: when it was told");
+    assert!(ask().is_ok_and(|turn| turn.wait() <= patience), "{rule}: at its retry time");
 }
 
 // T06.
@@ -121,9 +120,9 @@ fn a_request_that_does_not_wait_does_not_overtake_waiters() {
         executor.spawn(gate.acquire());
         assert!(executor.run().is_empty());
         clock.advance(wait.saturating_sub(Span::from_micros(1)));
-        assert!(!gate.check().is_allow(), "{rule}: somebody is first");
+        assert!(!gate.check().is_allow(), "{rule}: a waiter is first");
         clock.advance(Span::from_micros(1));
-        // Due, and not yet polled: it is theirs all the same. A rule with room for one more may
+        // Due and not yet polled, the turn is still the waiter's. A rule that has more than one left may
         // admit one more, so the waiter decides the result.
         let _ = gate.check();
         assert!(executor.run().pop().unwrap().1.is_ok(), "{rule}");
@@ -207,7 +206,7 @@ fn the_next_caller_pays_as_with_guava() {
 }
 
 // R2.
-/// `within` is a promise not to wait longer, whichever verb asks.
+/// `within` bounds the delay of every method.
 #[test]
 fn check_denies_a_delay_beyond_the_maximum_wait_and_charges_nothing() {
     for rule in ["5/s smooth", "5/s queue capacity 3", "10r/s burst=15", "5/s warmup 1s"] {

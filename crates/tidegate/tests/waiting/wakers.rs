@@ -1,4 +1,4 @@
-//! Wakers run code that is not ours: whatever they do, no lock of ours may be held (T13, T16).
+//! Wakers run foreign code, so no lock of this crate may be held meanwhile (T13, T16).
 
 use crate::executor::Executor;
 use crate::gate;
@@ -10,7 +10,7 @@ use std::thread;
 use tidegate::clock::Sleep;
 use tidegate::{Clock, Gate, ManualClock, Span, SystemClock, Timestamp};
 
-/// Asks the gate when it is woken, in the middle of whatever woke it.
+/// Calls the gate when it is woken, inside the operation that woke it.
 struct Nosy {
     gate: Gate<ManualClock>,
     woken: AtomicUsize,
@@ -44,7 +44,7 @@ fn a_waker_may_ask_the_gate_that_wakes_it() {
     }
 }
 
-/// When it is dropped, somebody else uses what must not be locked meanwhile.
+/// Uses the gate when it is dropped, which deadlocks if the gate is locked meanwhile.
 struct Heavy {
     uses: Box<dyn Fn() + Send + Sync>,
     was_free: Arc<AtomicBool>,
