@@ -1,4 +1,8 @@
 //! Decisions under the locks: first without charging, then charged or rejected together.
+//!
+//! Gain     Rows are decided and charged in their packed form (`decide_packed`, `charge_packed`), all other states in a slot
+//!          (`with`). Two limits take 2 426 instructions, and 4 698 if rows are decided in slots too; three take 3 471, and
+//!          6 809 (cases `check-all-of-two` and `-three` of `cargo xtask instructions`).
 
 use super::lock_set::{Charge, LockSet, Locked};
 use crate::clock::Clock;

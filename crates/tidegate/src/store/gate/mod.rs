@@ -2,7 +2,7 @@
 //!
 //! Always   A token or leaky bucket is decided in one atomic word (`atomic_bucket.rs`). Everything else (other
 //!          algorithms, waits, refunds, changes of the rule) locks a mutex, moves the state out of the word, and moves it
-//!          back.
+//!          back. What the word gains is in the header of `atomic_bucket.rs`.
 
 mod atomic_bucket;
 

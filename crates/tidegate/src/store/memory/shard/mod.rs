@@ -69,14 +69,6 @@ pub(crate) struct PackedDecision {
     pub(crate) charged: [u64; 3],
 }
 
-/// The result of taking from the bucket of a row.
-pub(super) enum RowTake {
-    /// The row's word afterwards, and whether there was enough in the bucket.
-    Taken(u64, bool),
-    /// The rows do not have the key.
-    Absent,
-}
-
 /// A copy of a shard's keys.
 pub(crate) struct ShardCopy {
     /// The number of words of state in a row, after the two of the fingerprint.
@@ -179,10 +171,11 @@ impl Shard {
         each_width!(&self.rows, rows => rows.location(), else (0, 0, 0))
     }
 
-    /// Takes from the bucket of a row without unpacking it.
+    /// Takes from the bucket of a row without unpacking it. Returns the row's word afterwards, and whether there was enough
+    /// in the bucket.
     ///
-    /// Returns `None` if there is more to do: the key is observed, or another thread has brought a later time than this
-    /// one, which was read before the lock.
+    /// Returns `None` if there is more to do: the key has no row or is observed, or another thread has brought a later time
+    /// than this one, which was read before the lock.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -190,13 +183,13 @@ impl Shard {
         key: Fingerprint,
         (now, ticks): (Timestamp, u64),
         cost: u64,
-    ) -> Option<RowTake> {
+    ) -> Option<(u64, bool)> {
         let PackedRows::One(rows) = &mut self.rows else { return None };
         if now < self.seen || self.observers.as_ref().is_some_and(|observers| observers.wants(key))
         {
             return None;
         }
-        let Ok(at) = rows.find(key) else { return Some(RowTake::Absent) };
+        let at = rows.find(key).ok()?;
         let full_at = &mut rows.row_mut(at)[2];
         // This is true of `MOVED` too: the key is in a hot cell.
         if bucket.is_ahead_of_clock(*full_at, ticks) {
@@ -205,32 +198,10 @@ impl Shard {
         self.seen = now;
         let Some(after) = bucket.take(*full_at, ticks, cost) else {
             self.counters.denied += 1;
-            return Some(RowTake::Taken(*full_at, false));
+            return Some((*full_at, false));
         };
         *full_at = after;
         self.counters.allowed += 1;
-        Some(RowTake::Taken(after, true))
-    }
-
-    /// Takes from a new bucket and inserts its row, after [`take`](Self::take) found the key absent from the rows. Returns
-    /// `None` if the request is denied, costs nothing, or finds no capacity, or if the key may be a slot.
-    #[inline(never)]
-    pub(super) fn take_new(
-        &mut self,
-        bucket: &NarrowBucket,
-        key: Fingerprint,
-        (now, ticks): (Timestamp, u64),
-        cost: u64,
-        capacity: &Capacity,
-    ) -> Option<(u64, bool)> {
-        let [fresh, ..] = self.parameters.fresh_packed?;
-        if cost == 0 || !self.slots.is_empty() || bucket.is_ahead_of_clock(fresh, ticks) {
-            return None;
-        }
-        let after = bucket.take(fresh, ticks, cost).filter(|_| capacity.enter())?;
-        self.seen = now;
-        self.counters.allowed += 1;
-        self.insert_row(key, [after, 0, 0], now, capacity);
         Some((after, true))
     }
 
