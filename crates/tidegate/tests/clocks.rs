@@ -487,7 +487,7 @@ fn the_machines_clock_is_never_faster_than_the_systems_and_hardly_slower() {
 }
 
 #[test]
-fn a_manual_clock_wakes_those_who_are_due_and_no_others() {
+fn a_manual_clock_wakes_the_waiters_that_are_due_and_no_others() {
     let clock = ManualClock::new();
     let bells: Vec<_> = (0..10).map(|_| Arc::new(Bell(AtomicUsize::new(0)))).collect();
     let mut sleeps: Vec<_> = (1..=10)

@@ -322,7 +322,7 @@ proptest! {
 }
 
 #[test]
-fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
+fn a_request_denied_by_one_limit_is_not_counted_as_allowed_by_the_others() {
     let clock = ManualClock::new();
     let (users, site) = (limiter("10/h", &clock), limiter("1/h", &clock));
     for _ in 0..3 {

@@ -186,7 +186,7 @@ fn threads() -> usize {
 
 /// A key per second: flawed code prints one key for each of the 120 000 callers.
 #[test]
-fn flaw_09_keys_that_nobody_asks_for_any_more_are_forgotten() {
+fn flaw_09_unused_keys_are_evicted() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("day") && !rule.contains("/h")) {
         let (limiter, clock) = limiter(rule);
         let mut most = 0;

@@ -1,5 +1,5 @@
-//! Snapshots (T38): what comes back is what was there and what time has brought since, never more;
-//! what is not whole is refused, and a start never fails because of it.
+//! Snapshots (T38): a restored limiter has what it had at the snapshot plus what has refilled since, never more. A damaged
+//! snapshot is rejected, and a start never fails because of one. Also with a changed rule (T12) and other threads (T39).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;
@@ -76,7 +76,6 @@ fn restored(bytes: &[u8], rule: &str, clock: &ManualClock) -> Limiter<ManualCloc
     Snapshot::read(bytes).unwrap().restore_with_clock("api", builder(rule), clock.clone())
 }
 
-// T38.
 #[test]
 fn a_restored_limiter_decides_as_if_it_had_never_stopped() {
     for rule in EVERY {
@@ -118,7 +117,6 @@ impl Clock for Rebooted {
     }
 }
 
-// T38.
 #[test]
 fn no_key_gets_more_than_at_the_snapshot_plus_the_calendar_time_since() {
     let steady = |rule: &&str| !["fixed", "calendar"].iter().any(|word| rule.contains(word));
@@ -173,7 +171,6 @@ impl Clock for Busy {
     }
 }
 
-// T38.
 #[test]
 fn the_time_of_writing_refills_nothing() {
     let clock = Busy(ManualClock::new());
@@ -195,7 +192,6 @@ fn the_time_of_writing_refills_nothing() {
     }
 }
 
-// T38.
 #[test]
 fn the_overflow_state_is_restored() {
     let clock = ManualClock::new();
@@ -209,7 +205,6 @@ fn the_overflow_state_is_restored() {
     assert!(after.check("carol").is_deny());
 }
 
-// T38.
 #[test]
 fn permits_with_a_lease_are_restored_and_others_are_not() {
     let clock = ManualClock::new();
@@ -230,7 +225,6 @@ fn permits_with_a_lease_are_restored_and_others_are_not() {
     drop(held);
 }
 
-// T12.
 #[test]
 fn usage_carries_over_to_a_rule_that_changed_before_the_restore() {
     let clock = ManualClock::new();
@@ -246,7 +240,6 @@ fn usage_carries_over_to_a_rule_that_changed_before_the_restore() {
     }
 }
 
-// T38.
 #[test]
 fn keys_in_debt_are_restored_beyond_a_smaller_maximum() {
     let clock = ManualClock::new();
@@ -265,7 +258,6 @@ fn keys_in_debt_are_restored_beyond_a_smaller_maximum() {
     assert_eq!(after.keys(), 0);
 }
 
-// T38.
 /// Also a debt that was charged beyond what remained, which may exceed the capacity of the rule.
 #[test]
 fn a_restored_debt_of_any_size_is_repaid_as_before() {
@@ -306,7 +298,6 @@ fn random(seed: &mut u64, below: u64) -> u64 {
     (*seed >> 33) % below
 }
 
-// T38.
 #[test]
 fn any_sequence_of_requests_and_charges_is_restored_exactly() {
     for rule in EVERY {
@@ -336,7 +327,6 @@ fn any_sequence_of_requests_and_charges_is_restored_exactly() {
     }
 }
 
-// T38.
 #[test]
 fn turns_of_waiters_count_as_used_after_a_restore() {
     let clock = ManualClock::new();
@@ -351,7 +341,6 @@ fn turns_of_waiters_count_as_used_after_a_restore() {
     assert!(after.check("alice").is_deny());
 }
 
-// T38.
 /// As by a live change: under twice the rate it is paid in half the time, and never at once.
 #[test]
 fn a_debt_carries_over_to_another_rule() {
@@ -380,7 +369,6 @@ fn a_debt_carries_over_to_another_rule() {
     }
 }
 
-// T38.
 #[test]
 fn a_restored_debt_can_be_reset_refunded_and_is_never_evicted() {
     let clock = ManualClock::new();
@@ -403,7 +391,6 @@ fn a_restored_debt_can_be_reset_refunded_and_is_never_evicted() {
     assert_eq!(again.keys(), 0);
 }
 
-// T38.
 #[test]
 fn a_debt_that_is_never_repaid_is_restored_also_in_the_overflow_state() {
     let clock = ManualClock::new();
@@ -425,7 +412,6 @@ fn a_debt_that_is_never_repaid_is_restored_also_in_the_overflow_state() {
     }
 }
 
-// T38.
 #[test]
 fn a_snapshot_with_any_byte_changed_is_rejected() {
     let clock = ManualClock::new();
@@ -447,7 +433,6 @@ fn a_snapshot_with_any_byte_changed_is_rejected() {
     }
 }
 
-// T38.
 #[test]
 fn an_incomplete_file_is_reported_and_the_previous_one_is_read() {
     let scratch = Scratch::new("fallback");
@@ -489,7 +474,6 @@ fn an_incomplete_file_is_reported_and_the_previous_one_is_read() {
     );
 }
 
-// T38.
 #[test]
 fn a_failed_write_leaves_the_file_unchanged_and_no_partial_file() {
     let scratch = Scratch::new("full");
@@ -523,7 +507,6 @@ fn the_file_has_secrets_so_only_its_owner_may_read_it() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-// T39.
 /// Time stands still, so what a key has left only becomes less: a snapshot taken meanwhile must lie
 /// between what was left before it began and what is left at the end.
 #[test]
@@ -577,7 +560,6 @@ fn child_that_saves_for_ever() {
     }
 }
 
-// T38.
 #[test]
 fn a_process_killed_at_any_moment_restarts_with_a_complete_snapshot() {
     let loops = if std::env::var_os("TIDEGATE_FULL").is_some() { 1_000 } else { 25 };

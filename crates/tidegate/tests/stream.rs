@@ -329,7 +329,7 @@ async fn a_source_need_not_be_movable() {
 
 /// The source is lent, and lives on.
 #[tokio::test(start_paused = true)]
-async fn who_drops_a_stream_drops_what_it_held_and_who_takes_it_apart_has_it_back() {
+async fn dropping_a_stream_drops_its_held_item_and_into_parts_returns_it() {
     let (mut source, taken) = Counted::to(5);
     let gate = gate("1/h");
     assert!(gate.check().is_allow());

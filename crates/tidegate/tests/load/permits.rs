@@ -189,7 +189,7 @@ fn many_threads_never_hold_more_than_the_largest_limit() {
 }
 
 #[test]
-fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_are_gone() {
+fn a_lowered_limit_revokes_no_permit_and_admits_none_until_enough_are_released() {
     let (gate, _) = gate(Adaptive::vegas());
     let mut held: Vec<HeldPermit> = (0..20).map(|_| gate.try_acquire().unwrap()).collect();
     for _ in 0..20 {
@@ -205,7 +205,7 @@ fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_a
 }
 
 #[test]
-fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
+fn a_raised_limit_wakes_waiters_up_to_the_new_limit() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1_000).starting_at(10));
     let mut held: Vec<HeldPermit> = (0..10).map(|_| gate.try_acquire().unwrap()).collect();
     let mut executor = Executor::new();
@@ -244,7 +244,7 @@ fn a_wait_ends_at_its_deadline() {
 }
 
 #[test]
-fn who_just_drops_a_permit_teaches_nothing() {
+fn a_permit_that_is_only_dropped_is_no_sample() {
     let (gate, clock) = gate(Adaptive::vegas().starting_at(1));
     for _ in 0..1_000 {
         let permit = gate.try_acquire().unwrap();

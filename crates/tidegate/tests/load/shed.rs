@@ -179,7 +179,7 @@ proptest! {
 
     /// If a request is shed, no request of a lower priority is admitted in its place.
     #[test]
-    fn nobody_is_shed_before_all_below_are(
+    fn no_request_is_shed_before_all_lower_priorities_are(
         shares in (0_u64..=100, 0_u64..=100, 0_u64..=100),
         max in 0_u64..30,
         taken in prop::collection::vec(0..4_usize, 0..40),

@@ -6,7 +6,7 @@ use crate::{free, gate, granted, numbers};
 use tidegate::{Limiter, ManualClock, Span};
 
 #[test]
-fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
+fn a_reset_clears_requests_in_flight_and_admits_waiters() {
     for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
         let (gate, _) = gate(rule);
         let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
@@ -31,7 +31,7 @@ fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
 
 /// An unused key is swept after a reset, and its tickets are numbered anew. The clock stands still.
 #[test]
-fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
+fn a_permit_from_before_a_reset_releases_no_later_permit() {
     let sweep: fn(&Limiter<ManualClock>) = |limiter| {
         limiter.sweep();
     };
@@ -54,7 +54,7 @@ fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
 }
 
 #[test]
-fn a_reset_under_a_rate_forgets_who_was_in_flight_under_the_rule_before() {
+fn a_reset_under_a_rate_clears_requests_in_flight_under_the_earlier_rule() {
     let (gate, _) = gate("concurrency 1");
     let forgotten = gate.try_acquire().unwrap();
     gate.set_rule("1/s".parse().unwrap());

@@ -104,7 +104,7 @@ fn threads_that_decide_during_sweeps_get_one_burst() {
 }
 
 #[test]
-fn a_limiter_is_idle_when_nobody_owes_anything() {
+fn a_limiter_is_idle_when_no_key_is_in_debt() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("1/min".parse().unwrap()).max_keys(8_000);
     let limiter = builder.with_clock(clock.clone());
@@ -133,7 +133,7 @@ fn a_few_keys_are_seen_at_once_however_many_there_may_be() {
 }
 
 #[test]
-fn who_shares_the_overflow_and_owes_is_not_at_rest() {
+fn a_limiter_with_debt_in_the_overflow_is_not_idle() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("2/min".parse().unwrap()).max_keys(1);
     let limiter = builder.with_clock(clock.clone());

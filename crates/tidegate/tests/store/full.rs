@@ -29,7 +29,7 @@ fn now<F: Future>(future: F) -> Option<F::Output> {
 }
 
 #[test]
-fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
+fn a_full_limiter_that_denies_does_so_for_every_method() {
     for rule in EVERY {
         let (limiter, clock) = full(rule, Overflow::Deny);
         for round in 0..3 {
@@ -52,7 +52,7 @@ fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
 }
 
 #[test]
-fn who_only_looks_sees_what_they_would_find() {
+fn peek_of_a_full_limiter_returns_what_check_would_decide() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
     {
         let (limiter, _clock) = full(rule, Overflow::Share);
@@ -66,7 +66,7 @@ fn who_only_looks_sees_what_they_would_find() {
 }
 
 #[test]
-fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever() {
+fn a_permit_without_capacity_is_denied_at_once_and_does_not_wait_for_ever() {
     let limiter = Limiter::builder("concurrency 1".parse().unwrap())
         .max_keys(1)
         .overflow(Overflow::Deny)
@@ -110,7 +110,7 @@ fn every_way_of_asking_is_counted() {
 }
 
 #[test]
-fn who_has_nothing_afterwards_takes_no_room() {
+fn a_key_without_usage_takes_no_capacity() {
     let builder = Limiter::builder("concurrency 1".parse().unwrap()).max_keys(1);
     let limiter = builder.overflow(Overflow::Deny).with_clock(ManualClock::new());
     for n in 0..10 {
@@ -216,7 +216,7 @@ impl Wake for Nosy {
 
 /// A waker may call the limiter at once; under a lock that would deadlock.
 #[test]
-fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back() {
+fn no_waker_is_called_under_a_lock_when_a_sweep_finds_a_step_back_of_the_clock() {
     let (done, end) = mpsc::channel();
     thread::spawn(move || {
         let clock = ManualClock::new();

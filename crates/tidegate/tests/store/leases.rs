@@ -35,7 +35,7 @@ fn holders_of_thousands_of_keys_that_die_give_their_places_back_after_the_lease(
 }
 
 #[test]
-fn a_permit_that_outlives_its_lease_frees_nobody_elses_place() {
+fn a_permit_that_outlives_its_lease_releases_no_other_permit() {
     let (limiter, clock) = limiter("concurrency 1 lease 10s", 1_000);
     let late: Vec<Permit<ManualClock>> =
         (0..500).map(|key| limiter.try_acquire(&key).unwrap()).collect();

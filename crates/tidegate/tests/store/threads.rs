@@ -211,7 +211,7 @@ const CHANGES: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn a_change_of_rule_among_threads_gives_nobody_more_than_both_rules_hold() {
+fn a_change_of_the_rule_during_checks_gives_no_key_more_than_both_rules_hold() {
     const KEYS: u64 = 500;
     for (old, new) in CHANGES {
         let limiter = Limiter::with_clock(old.parse().unwrap(), ManualClock::new());

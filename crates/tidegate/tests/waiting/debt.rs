@@ -134,7 +134,7 @@ fn what_fits_is_charged_as_by_a_check() {
 }
 
 #[test]
-fn who_cannot_owe_takes_what_there_is_room_for() {
+fn a_rule_without_debt_is_charged_what_remains() {
     let clock = ManualClock::new();
     let queue = gate("10/s queue capacity 5", &clock);
     queue.request().cost(1_000).charge();

@@ -62,7 +62,7 @@ fn a_reservation_that_is_committed_is_spent_before_it_is_due() {
 }
 
 /// Inserts other keys, so that the store sweeps and evicts the idle ones.
-fn forget_the_idle(limiter: &Limiter<ManualClock>) {
+fn evict_idle_keys(limiter: &Limiter<ManualClock>) {
     for other in 0..3_000_u32 {
         let _ = limiter.check(&("other", other));
     }
@@ -78,7 +78,7 @@ fn a_reservation_from_before_an_eviction_refunds_no_other_request() {
     let old = limiter.reserve("alice").unwrap();
     clock.advance(Span::from_secs(10));
     assert_eq!(limiter.check_n("alice", 0).remaining, 1, "due and past: alice is at rest");
-    forget_the_idle(&limiter);
+    evict_idle_keys(&limiter);
 
     let _ = limiter.check("alice");
     let new = limiter.reserve("alice").unwrap();

@@ -123,7 +123,7 @@ impl Clock for Standstill {
 }
 
 #[test]
-fn the_waker_of_one_who_gives_up_is_dropped_outside_the_gates_lock() {
+fn the_waker_of_a_waiter_that_gives_up_is_dropped_outside_the_gates_lock() {
     let mut locked = Vec::new();
     for rule in ["1/s", "1/s queue", "concurrency 1"] {
         let gate = Gate::with_clock(rule.parse().unwrap(), Standstill);

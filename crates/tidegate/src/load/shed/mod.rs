@@ -10,7 +10,7 @@ mod builder;
 mod machine;
 mod permit;
 mod signal;
-mod watch;
+mod watched_signal;
 
 pub use builder::ShedderBuilder;
 pub use permit::ShedPermit;
@@ -21,7 +21,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use machine::Machine;
 use std::fmt;
 use tidegate_core::{Level, Priority, Span, Timestamp};
-use watch::Watch;
+use watched_signal::WatchedSignal;
 
 /// The default interval between readings: short enough for a level that moves in seconds, and less than a thousandth of one
 /// core.
@@ -62,7 +62,7 @@ struct Inner<C> {
 /// The state of the request that reads the signals.
 struct Sampler {
     machine: Machine,
-    watches: Vec<Watch>,
+    watches: Vec<WatchedSignal>,
     last: Option<Timestamp>,
 }
 
@@ -144,7 +144,7 @@ impl<C: Clock> Shedder<C> {
     /// }
     /// ```
     pub fn readings(&self) -> Vec<Reading> {
-        lock(&self.inner.sampler).watches.iter().map(Watch::reading).collect()
+        lock(&self.inner.sampler).watches.iter().map(WatchedSignal::reading).collect()
     }
 
     fn sample_if_due(&self) {

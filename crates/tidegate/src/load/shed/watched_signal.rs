@@ -5,11 +5,11 @@ use super::signal::{Reading, Signal, Unread};
 use tidegate_core::{Timestamp, Watermarks};
 
 /// A watched signal with its last reading.
-pub(super) struct Watch {
+pub(super) struct WatchedSignal {
     reading: Reading,
 }
 
-impl Watch {
+impl WatchedSignal {
     pub(super) fn new(signal: Signal, marks: Watermarks) -> Self {
         Self { reading: Reading { signal, marks, value: Err(Unread::TooEarly) } }
     }
