@@ -1,7 +1,7 @@
-//! S2: an API gives each client 50 requests in 10 s, smoothed. Ten come every second; five pass.
+//! S2: an API admits 50 requests of each client in 10 s, evenly spaced. The client sends ten a second; five are admitted.
 //!
-//! `start empty` makes the limit hold from the very start, at the price of refusing the first.
-//! A client that would rather wait than be refused reserves its turn.
+//! `start empty` makes the limit hold from the start, and denies the first request for it. A client that prefers to wait
+//! reserves its turn.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let clock = ManualClock::new();
     let api = Limiter::with_clock("50/10s start empty".parse()?, clock.clone());

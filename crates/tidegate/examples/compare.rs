@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example compare -- "20/s burst 5" "20/s queue"` compares rules of your own.
 //! Time is simulated, so four seconds take none, and every run is the same.
-#![expect(clippy::print_stderr, reason = "a bad rule is told what is wrong with it")]
+#![expect(clippy::print_stderr, reason = "the error of a bad rule")]
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ const COLUMN: Span = Span::from_millis(50);
 const SECOND: Span = Span::from_secs(1);
 /// How long a request that was admitted by a concurrency rule is in flight.
 const WORK: Span = Span::from_millis(200);
-/// Nobody waits longer for a turn.
+/// The longest wait of a request.
 const PATIENCE: Span = Span::from_millis(500);
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         lines.extend(wrapped(&rule.explain(), 96).iter().map(|line| format!("  {line}")));
         lines.extend(picture(&simulate(rule)));
     }
-    // Who reads only the first lines has closed the pipe; that is no failure.
+    // If the reader has closed the pipe after the first lines, that is no failure.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     ExitCode::SUCCESS
 }
@@ -111,7 +111,7 @@ fn simulate(rule: &Rule) -> Simulation {
     outcome
 }
 
-/// Asks as somebody who looks first, and does not take a turn that would come too late.
+/// Peeks first, and sends no request whose turn would come too late.
 fn ask(gate: &Gate<ManualClock>) -> Verdict {
     match gate.peek().verdict {
         Verdict::Wait(wait) if wait > PATIENCE => Verdict::Deny(Retry::After(wait)),
@@ -119,19 +119,19 @@ fn ask(gate: &Gate<ManualClock>) -> Verdict {
     }
 }
 
-/// What the pictures mean, and what is asked.
+/// Returns the legend of the pictures, and the row of the requests.
 fn traffic() -> Vec<String> {
     let seconds = ["0s", "1s", "2s", "3s"].map(|second| format!("{second:<20}")).concat();
     vec![
         format!(
             "The same requests under each rule. A column is {COLUMN}; a digit says how many, and"
         ),
-        "* ten or more. Whoever has to wait is shown when they pass; nobody waits longer than"
+        "* ten or more. A request that waits is shown when it is admitted; none waits longer than"
             .into(),
         format!("{PATIENCE}. Under a concurrency rule each request takes {WORK}.\n"),
         format!("        {}", seconds.trim_end()),
         format!("        {}", "|....:....|....:....".repeat(4)),
-        format!("  asked {}", row(&arrivals())),
+        format!("   sent {}", row(&arrivals())),
     ]
 }
 
@@ -151,7 +151,7 @@ fn picture(outcome: &Simulation) -> Vec<String> {
     lines
 }
 
-/// One character for each column: how many of the times fall into it.
+/// Returns one character for each column: the number of times in it.
 fn row(times: &[Span]) -> String {
     let column_of = |time: &Span| time.as_micros() / COLUMN.as_micros();
     let in_column = |column: u64| times.iter().filter(|time| column_of(time) == column).count();
@@ -160,7 +160,7 @@ fn row(times: &[Span]) -> String {
     row.trim_end().to_owned()
 }
 
-/// The most that pass in any second, whether it is a full one or not.
+/// Returns the largest number of admissions in any interval of a second.
 fn most_in_a_second(outcome: &Simulation) -> usize {
     let mut passes = [&outcome.allow[..], &outcome.wait[..]].concat();
     passes.sort_unstable();
@@ -171,7 +171,7 @@ fn most_in_a_second(outcome: &Simulation) -> usize {
     (0..passes.len()).map(from).max().unwrap_or(0)
 }
 
-/// The text in lines of at most `width` characters.
+/// Breaks a text into lines of at most `width` characters.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

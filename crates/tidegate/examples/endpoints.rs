@@ -1,6 +1,6 @@
-//! S6: three endpoints that many threads call at once: five places, a line for three places, and 20 in 2 s.
+//! S6: three endpoints that many threads call at once: five permits, a queue for three permits, and 20 calls in 2 s.
 //!
-//! The threads are real; time is not. Nobody sleeps, and every run prints the same.
+//! The threads are real; time is simulated. No thread sleeps, and every run prints the same.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -13,19 +13,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     places(out)?;
     line(out)?;
     window(out)
 }
 
-/// 10 threads on 5 places: who finds none is told so at once.
+/// 10 threads and 5 permits: a thread without a permit is denied at once.
 fn places(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     const THREADS: usize = 10;
     let gate = Gate::new("concurrency 5".parse()?);
     writeln!(out, "{}, {THREADS} threads at once", gate.rule())?;
-    // Nobody has finished before everybody has asked: the work takes as long as that.
+    // Each thread keeps its permit until all threads have tried.
     let all_have_asked = Barrier::new(THREADS);
     let query = || {
         let permit = gate.try_acquire();
@@ -35,7 +35,7 @@ fn places(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     count(out, run(THREADS, query))
 }
 
-/// 20 threads on 3 places: who finds none waits in line. The work takes 100 ms.
+/// 20 threads and 3 permits: a thread without a permit waits in the queue. The work takes 100 ms.
 fn line(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     const THREADS: usize = 20;
     const WORK: Span = Span::from_millis(100);
@@ -58,7 +58,7 @@ fn line(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         while times.len() < THREADS {
             let at_work: Vec<_> = entered.iter().take(3.min(THREADS - times.len())).collect();
             times.extend(at_work.iter().map(|(at, _)| at.since(start)));
-            // Whoever moves the clock ends the work.
+            // The work ends when the main thread advances the clock.
             clock.advance(WORK);
             inside.fetch_sub(at_work.len(), Ordering::SeqCst);
         }
@@ -71,7 +71,7 @@ fn line(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 30 threads on 20 in 2 s: what is refused is not done. Two seconds later there are 20 more.
+/// 30 threads and 20 calls in 2 s: a denied call does no work. Two seconds later, 20 more are admitted.
 fn window(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     const THREADS: usize = 30;
     let clock = ManualClock::new();
@@ -91,7 +91,7 @@ fn window(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Calls it from so many threads at the same moment.
+/// Calls the endpoint from `threads` threads at the same time.
 fn run(threads: usize, call: impl Fn() -> &'static str + Sync) -> Vec<&'static str> {
     let start = Barrier::new(threads);
     let call = || {
@@ -104,10 +104,10 @@ fn run(threads: usize, call: impl Fn() -> &'static str + Sync) -> Vec<&'static s
     })
 }
 
-/// How many were told what.
-fn count(out: &mut impl Write, mut told: Vec<&'static str>) -> Result<(), Box<dyn Error>> {
-    told.sort_unstable();
-    for same in told.chunk_by(|one, other| one == other) {
+/// Writes the number of threads for each answer.
+fn count(out: &mut impl Write, mut answers: Vec<&'static str>) -> Result<(), Box<dyn Error>> {
+    answers.sort_unstable();
+    for same in answers.chunk_by(|one, other| one == other) {
         writeln!(out, "  {:>2} threads: {}", same.len(), same[0])?;
     }
     writeln!(out)?;

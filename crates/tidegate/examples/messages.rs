@@ -1,7 +1,7 @@
-//! P4: messages come in bursts, and are handled at a steady rate, two at once: the bank takes ten a second.
+//! P4: messages arrive in bursts and are handled at a steady rate, two at once: the bank accepts ten a second.
 //!
 //! `cargo run --example messages --features stream,tokio`. Time is tokio's, paused: a second passes in no time, and every
-//! run prints the same. A program of yours says `Gate::new(rule)` and awaits the consumer in its own runtime.
+//! run prints the same. A program of yours calls `Gate::new(rule)` and awaits the consumer in its own runtime.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// How many messages the queue holds; who has more waits.
+/// The capacity of the queue. A sender waits while it is full.
 const QUEUE: usize = 4;
 /// How long the bank takes to answer.
 const WORK: Duration = Duration::from_millis(150);
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
     for line in runtime.block_on(consume())? {
@@ -44,7 +44,7 @@ async fn consume() -> Result<Vec<String>, RuleError> {
     let (send, receive) = mpsc::channel(QUEUE);
     let producer = async {
         for order in 1..=8 {
-            // Waits while the queue is full: the consumer takes no more than it hands on.
+            // Waits while the queue is full, because the consumer takes a message only when it can handle it.
             if send.send(order).await.is_ok() {
                 say("is in the queue", order);
             }

@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let clock = ManualClock::new();
     let replies = Limiter::with_clock("30/min burst 15".parse()?, clock.clone());

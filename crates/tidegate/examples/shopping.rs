@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     hurry(out)?;
     for text in ["1/30min fixed", "1/30min fixed from first", "1/30min sliding-log"] {

@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     show(&mut io::stdout())
 }
 
-/// The program, for whoever wants to read what it says.
+/// Runs the example, and writes what it shows to `out`.
 pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     // 2024-01-01T00:00:00Z, which is eight in the morning in Shanghai.
     let clock = ManualClock::new();

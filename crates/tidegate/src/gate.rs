@@ -17,7 +17,7 @@ use tidegate_core::{Decision, Denied, Span, Window};
 
 /// A limiter without keys: one limit for the whole process.
 ///
-/// Clones share their state.
+/// Its methods are those of [`Limiter`](crate::Limiter) without the key; their examples are there. Clones share their state.
 ///
 /// ```
 /// use tidegate::Gate;
@@ -46,15 +46,6 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Decides a request of cost 1, and charges it unless it is denied.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock};
-    /// # let clock = ManualClock::new();
-    /// let gate = Gate::with_clock("1/s".parse()?, clock.clone());
-    /// assert!(gate.check().is_allow());
-    /// assert!(gate.check().is_deny());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     #[inline]
     pub fn check(&self) -> Decision {
         self.check_n(1)
@@ -93,15 +84,6 @@ impl<C: Clock> Gate<C> {
 
     /// Waits until a request is admitted, first come, first served. Dropping the future gives up the turn and returns its
     /// cost.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let gate = tidegate::Gate::new("1000/s burst 1".parse()?);
-    /// for _ in 0..3 {
-    ///     let _permit = gate.acquire().await?; // a millisecond apart
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
     pub fn acquire(&self) -> Acquire<C> {
         self.request().acquire()
     }
@@ -116,16 +98,6 @@ impl<C: Clock> Gate<C> {
     ///
     /// # Errors
     /// The request was denied, or would have to wait.
-    ///
-    /// ```
-    /// # use tidegate::Gate;
-    /// let gate = Gate::new("concurrency 1".parse()?);
-    /// let permit = gate.try_acquire()?;
-    /// assert!(gate.try_acquire().is_err());
-    /// drop(permit);
-    /// assert!(gate.try_acquire().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_acquire(&self) -> Result<Permit<C>, Denied> {
         self.request().try_acquire()
     }
@@ -134,15 +106,6 @@ impl<C: Clock> Gate<C> {
     ///
     /// # Errors
     /// The limit denies the request whenever it comes.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock, Span};
-    /// let gate = Gate::with_clock("1/s".parse()?, ManualClock::new());
-    /// let _ = gate.check();
-    /// let reservation = gate.reserve()?;
-    /// assert_eq!(reservation.wait(), Span::from_secs(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn reserve(&self) -> Result<Reservation<C>, Denied> {
         self.request().reserve()
     }
@@ -159,15 +122,6 @@ impl<C: Clock> Gate<C> {
 
     /// Changes the rule while requests are being decided (B8). Usage carries over, `remaining` is never more than the new
     /// capacity, and no key is denied for longer than under the old rule. Waiters keep their turn or get an earlier one.
-    ///
-    /// ```
-    /// # use tidegate::{Gate, ManualClock};
-    /// let gate = Gate::with_clock("10/s".parse()?, ManualClock::new());
-    /// let _ = gate.check_n(10);
-    /// gate.set_rule("20/s".parse()?);
-    /// assert_eq!(gate.peek().remaining, 9, "10 of 20 are used, and this request would use one more");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub fn set_rule(&self, rule: Rule) {
         self.change_rule(rule, &mut WakeList::default());
     }
@@ -184,7 +138,7 @@ impl<C: Clock> Gate<C> {
 
     /// Returns how many requests are in flight, under a concurrency rule.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.inner.with(|slow, _| slow.limit.in_flight(&slow.slot.state))
+        self.inner.with(|state, _| state.limit.in_flight(&state.slot.state))
     }
 
     fn target(&self) -> Target<C> {

@@ -1,8 +1,7 @@
-//! Every interleaving of a few threads, tried by loom (T15): the atomic cell, its slow side,
-//! and permits.
+//! Every interleaving of a few threads, tried by loom (T15): a gate's atomic word, its mutex, and permits.
 //!
-//! Run by `cargo xtask test`, which builds with `--cfg tidegate_loom` so that `sync.rs` takes loom's
-//! atomics and locks.
+//! Run by `cargo xtask test`, which builds with `--cfg tidegate_loom` so that `sync/mod.rs` exports loom's atomics and
+//! locks.
 
 use crate::clock::Sleep;
 use crate::{Clock, Gate, Span, Timestamp};
@@ -11,7 +10,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::future::Future;
 
-/// A clock that stands still: a thread that sleeps on it is woken by something else.
+/// A clock that stands still: a thread that sleeps on it is woken only by its waker.
 #[derive(Clone)]
 struct Still;
 
@@ -29,7 +28,7 @@ fn gate(rule: &str) -> Gate<Still> {
     Gate::with_clock(rule.parse().unwrap(), Still)
 }
 
-/// Runs the work on two more threads and adds up what they and this one return.
+/// Runs `work` on this thread and two others, and returns the sum of their results.
 fn on_three(gate: &Gate<Still>, work: fn(&Gate<Still>) -> u64) -> u64 {
     let others: Vec<_> = (0..2)
         .map(|_| {
@@ -70,7 +69,7 @@ fn loom_two_checks_each_take_exactly_the_burst() {
 }
 
 #[test]
-fn loom_a_refund_on_the_slow_side_loses_no_charge() {
+fn loom_a_refund_under_the_mutex_loses_no_charge() {
     loom::model(|| {
         let gate = gate("1/h burst 3");
         assert!(gate.check().is_allow());
@@ -91,7 +90,7 @@ fn loom_a_reservation_that_is_dropped_leaves_no_trace() {
         let thread = thread::spawn(move || other.reserve().unwrap().wait());
         let taken = take_one(&gate);
         let wait = thread.join().unwrap();
-        // One of them had the token. A reservation that was due at once has spent it.
+        // One of the two got the token. A reservation that was due at once has used it up.
         assert_eq!(taken == 1, wait > Span::ZERO);
         assert_eq!(gate.check_n(0).remaining, 0);
         assert_eq!(gate.check().retry_after(), Some(Span::from_secs(3600)));
@@ -99,7 +98,7 @@ fn loom_a_reservation_that_is_dropped_leaves_no_trace() {
 }
 
 #[test]
-fn loom_a_change_of_rule_refunds_nobody() {
+fn loom_a_change_of_the_rule_refunds_nothing() {
     loom::model(|| {
         let gate = gate("1/h burst 1");
         let other = gate.clone();
@@ -121,7 +120,7 @@ fn hold(gate: &Gate<Still>, inside: &AtomicUsize) -> bool {
 }
 
 #[test]
-fn loom_a_permit_is_held_by_one_and_always_comes_back() {
+fn loom_a_permit_is_held_once_and_always_released() {
     loom::model(|| {
         let (gate, inside) = (gate("concurrency 1"), Arc::new(AtomicUsize::new(0)));
         let (other, theirs) = (gate.clone(), Arc::clone(&inside));
@@ -133,7 +132,7 @@ fn loom_a_permit_is_held_by_one_and_always_comes_back() {
 }
 
 #[test]
-fn loom_who_waits_for_a_permit_is_always_woken() {
+fn loom_a_waiter_for_a_permit_is_always_woken() {
     loom::model(|| {
         let gate = gate("concurrency 1");
         let permit = gate.try_acquire().unwrap();
@@ -148,7 +147,7 @@ fn loom_who_waits_for_a_permit_is_always_woken() {
 }
 
 #[test]
-fn loom_a_waiter_that_gives_up_takes_nothing_along() {
+fn loom_a_waiter_that_gives_up_keeps_no_permit() {
     loom::model(|| {
         let gate = gate("concurrency 1");
         let permit = gate.try_acquire().unwrap();
@@ -157,7 +156,7 @@ fn loom_a_waiter_that_gives_up_takes_nothing_along() {
             let mut waiting = std::pin::pin!(other.acquire());
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             drop(waiting.as_mut().poll(&mut context));
-            // Dropped here: granted meanwhile, or still in the crowd.
+            // Dropped here, with a permit that was granted meanwhile, or still in the queue.
         });
         drop(permit);
         thread.join().unwrap();

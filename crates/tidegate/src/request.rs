@@ -88,19 +88,11 @@ impl<C: Clock> Request<C> {
     /// ```
     pub fn charge(self) {
         let cost = self.cost;
-        self.target.with(|slot, limit, now, wakes| slot.charge(limit, now, cost, wakes));
+        self.target.with(|slot, context| slot.charge(context, cost));
     }
 
     /// Waits until the request is admitted, first come, first served. Dropping the future gives up the turn and returns the
     /// cost.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let gate = tidegate::Gate::new("1000/s".parse()?);
-    /// let _permit = gate.request().cost(1000).acquire().await?;
-    /// let _permit = gate.request().cost(2).acquire().await?; // 2 ms later
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
     pub fn acquire(self) -> Acquire<C> {
         Acquire::new(self.target, self.cost, self.max_wait)
     }
@@ -186,21 +178,21 @@ impl<C: Clock> Request<C> {
 impl<C: Clock> Request<C> {
     /// Returns how long the rule itself lets this request wait.
     pub(crate) fn rule_patience(&self) -> Span {
-        self.target.look(|_, limit, _, _| match limit.permit_wait() {
+        self.target.look(|_, context| match context.limit.permit_wait() {
             Some(wait) => wait,
-            None if limit.delays_requests() => Span::MAX,
+            None if context.limit.delays_requests() => Span::MAX,
             None => Span::ZERO,
         })
     }
 
     /// Returns whether the request is for a permit of a concurrency limit.
     pub(crate) fn is_for_permit(&self) -> bool {
-        self.target.look(|_, limit, _, _| limit.is_concurrency())
+        self.target.look(|_, context| context.limit.is_concurrency())
     }
 
     /// Returns whether the rule delays requests itself.
     pub(crate) fn is_for_turn(&self) -> bool {
-        self.target.look(|_, limit, _, _| limit.delays_requests())
+        self.target.look(|_, context| context.limit.delays_requests())
     }
 }
 

@@ -1,8 +1,8 @@
-//! Many schedules of eight threads on a tiny limiter, chosen by shuttle (T16): new keys, sweeps, changes
-//! of rule, snapshots and decisions about several keys at once.
+//! Many schedules of eight threads on a tiny limiter, chosen by shuttle (T16): new keys, sweeps, changes of the rule,
+//! snapshots and decisions about several keys at once.
 //!
-//! Run by `cargo xtask test`, which builds with `--cfg tidegate_shuttle` so that `sync.rs` takes shuttle's
-//! atomics and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; default: 500.
+//! Run by `cargo xtask test`, which builds with `--cfg tidegate_shuttle` so that `sync/mod.rs` exports shuttle's atomics
+//! and locks. `TIDEGATE_SCHEDULES=n` sets how many are tried; default: 500.
 
 use crate::clock::ManualClock;
 use crate::snapshot::Snapshot;
@@ -14,22 +14,22 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 use std::sync::Mutex;
 
-/// Two shards with room for two each, and more keys than that.
+/// Two shards of two keys each, and more keys than that.
 const MAX_KEYS: usize = 4;
 const KEYS: u64 = 7;
-/// How many times a schedule takes a thread by surprise, at most.
-const SURPRISES: usize = 4;
+/// The maximum number of preemptions in a schedule: the depth of shuttle's PCT scheduler.
+const PREEMPTIONS_MAX: usize = 4;
 
 fn schedules() -> usize {
     std::env::var("TIDEGATE_SCHEDULES").map_or(500, |count| count.parse().unwrap())
 }
 
-/// The same secret every time, or a schedule could not be repeated.
+/// Creates a limiter with a fixed secret, so that a schedule can be repeated.
 fn limiter(rule: &str, overflow: Overflow) -> (Limiter<ManualClock>, ManualClock) {
     limiter_audited(rule, overflow, Some(1))
 }
 
-/// An audited key is decided slowly; without an auditor it may be lent to a hot cell.
+/// An audited key is always decided under the lock; without an auditor it may move to a hot cell.
 fn limiter_audited(
     rule: &str,
     overflow: Overflow,
@@ -46,21 +46,21 @@ fn limiter_audited(
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Runs all of these at the same time.
-fn together(crew: Vec<Work>) {
-    let threads: Vec<_> = crew.into_iter().map(thread::spawn).collect();
+/// Runs each of these on a thread of its own, at the same time.
+fn run_threads(work: Vec<Work>) {
+    let threads: Vec<_> = work.into_iter().map(thread::spawn).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Checks what must hold once all threads have ended.
-fn is_in_order(limiter: &Limiter<ManualClock>) {
+/// Checks the audit and the number of keys after all threads have ended.
+fn assert_consistent(limiter: &Limiter<ManualClock>) {
     let (stats, audit) = (limiter.stats(), limiter.audit().unwrap_or_default());
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
     assert_eq!(limiter.keys(), stats.keys, "a key was counted twice, or not at all");
     assert!(stats.keys <= MAX_KEYS, "{} keys", stats.keys);
 }
 
-/// One thread's share of everything that can be done.
+/// Runs the operations of one thread; each thread has its own kind.
 fn work(limiter: &Limiter<ManualClock>, clock: &ManualClock, thread: u64) {
     for round in 0..3_u64 {
         match thread {
@@ -89,7 +89,7 @@ fn counts(passed: &Passed) -> [u64; KEYS as usize] {
     std::array::from_fn(|key| passed[key].load(Ordering::Relaxed))
 }
 
-/// A snapshot, and how often each key had passed, at the least, when it was begun.
+/// A snapshot, and the admissions of each key that were recorded before it was begun.
 struct Saved {
     bytes: Vec<u8>,
     passed: [u64; KEYS as usize],
@@ -102,7 +102,7 @@ impl Saved {
         Self { bytes, passed }
     }
 
-    /// A limiter that goes on from here, and that has no key twice.
+    /// Restores a limiter, and checks that it has no key twice.
     fn restore(&self, rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
         let builder = Limiter::builder(rule.parse().unwrap()).max_keys(MAX_KEYS);
         let snapshot = Snapshot::read(&self.bytes).unwrap();
@@ -114,11 +114,11 @@ impl Saved {
     }
 }
 
-/// A limiter, and what eight threads do with it: each of them one thing, three times.
+/// A limiter on which eight threads run one kind of operation each, three times.
 struct Everything {
     limiter: Limiter<ManualClock>,
     clock: ManualClock,
-    /// By how much the clock goes on each time.
+    /// The time by which one thread advances the clock.
     step: Span,
     rules: [&'static str; 3],
     passed: Passed,
@@ -126,7 +126,7 @@ struct Everything {
 }
 
 impl Everything {
-    /// Begins with the first rule, and goes over to each of them.
+    /// Creates a limiter with the first rule; one thread changes to each rule in turn.
     fn new(rules: [&'static str; 3], step: Span) -> Arc<Self> {
         let (limiter, clock) = limiter_audited(rules[0], Overflow::Deny, None);
         let (passed, saved) =
@@ -140,9 +140,9 @@ impl Everything {
 
     fn work(&self, thread: u64, round: u64) {
         match thread {
-            // Often enough for a cell.
+            // Twice in a row, which moves the key to a hot cell.
             0 | 1 => (0..2).for_each(|_| self.check(thread * (round % 2))),
-            // New ones: more than there is room for, unless others are at rest by then.
+            // New keys: more than the capacity, unless other keys are idle by then.
             2 => self.check(2 + round),
             3 => drop(self.limiter.sweep()),
             4 => self.limiter.set_rule(self.rules[round as usize].parse().unwrap()),
@@ -160,21 +160,22 @@ impl Everything {
         }
     }
 
-    /// Lets eight threads do all of it at the same time.
+    /// Runs the eight threads, and checks the limiter afterwards.
     fn run(self: &Arc<Self>) {
         let one = |thread| -> Work {
             let all = Arc::clone(self);
             Box::new(move || (0..3).for_each(|round| all.work(thread, round)))
         };
-        together((0..8).map(one).collect());
-        is_in_order(&self.limiter);
+        run_threads((0..8).map(one).collect());
+        assert_consistent(&self.limiter);
     }
 }
 
+// T16.
 /// While the clock stands still, charges stay through changes of rule, and no key is evicted. So a key that is restored
 /// from a snapshot is charged with everything that was admitted before the snapshot.
 #[test]
-fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
+fn a_snapshot_during_changes_of_the_rule_has_each_key_once_with_its_debt() {
     for (rules, most) in [
         (["6/h", "6/h", "6/h"], 6),
         // More than the threads request: a charge that is saved twice shows, also of a key in a hot cell.
@@ -200,18 +201,19 @@ fn t16_a_snapshot_among_changes_of_rule_has_each_key_once_and_with_its_debt() {
                 }
             }
         };
-        shuttle::check_pct(test, schedules() / 5, SURPRISES);
+        shuttle::check_pct(test, schedules() / 5, PREEMPTIONS_MAX);
     }
 }
 
+// T16.
 /// While the clock runs, idle keys are evicted and others take their place. No key is admitted more often than the larger
 /// of the rules allows, also after it is restored from a snapshot.
 #[test]
-fn t16_nobody_gets_more_by_changes_of_rule_by_being_forgotten_or_from_a_snapshot() {
+fn no_key_gets_more_by_a_change_of_the_rule_an_eviction_or_a_snapshot() {
     let test = || {
         let all = Everything::new(["4/h", "4/h", "6/h"], Span::from_secs(700));
         all.run();
-        // Six at once, and one more every ten minutes; the clock went on by 35.
+        // Six at once, and one more every ten minutes; the clock advanced by 35.
         let most = 6 + 3;
         let passed = counts(&all.passed);
         assert!(passed.iter().all(|passed| *passed <= most), "{passed:?}");
@@ -224,30 +226,32 @@ fn t16_nobody_gets_more_by_changes_of_rule_by_being_forgotten_or_from_a_snapshot
             }
         }
     };
-    shuttle::check_pct(test, schedules(), SURPRISES);
+    shuttle::check_pct(test, schedules(), PREEMPTIONS_MAX);
 }
 
+// T16.
 #[test]
-fn t16_whatever_eight_threads_do_every_key_keeps_its_bound() {
+fn every_key_keeps_its_bound_under_eight_threads() {
     let test = || {
         let (limiter, clock) = limiter("2/h", Overflow::Deny);
         let one = |thread| -> Work {
             let (limiter, clock) = (limiter.clone(), clock.clone());
             Box::new(move || work(&limiter, &clock, thread))
         };
-        together((0..8).map(one).collect());
-        is_in_order(&limiter);
+        run_threads((0..8).map(one).collect());
+        assert_consistent(&limiter);
         clock.advance(Span::from_secs(100_000));
         limiter.sweep();
-        assert_eq!((limiter.keys(), limiter.stats().keys), (0, 0), "all are at rest");
-        is_in_order(&limiter);
+        assert_eq!((limiter.keys(), limiter.stats().keys), (0, 0), "all are idle");
+        assert_consistent(&limiter);
     };
-    shuttle::check_pct(test, schedules(), SURPRISES);
+    shuttle::check_pct(test, schedules(), PREEMPTIONS_MAX);
 }
 
-/// With the clock stopped, what passed is what is charged: for each key, and for those without room.
+// T16.
+/// With the clock stopped, the admissions equal the charges of all keys and of the overflow state.
 #[test]
-fn t16_what_has_passed_is_charged_once() {
+fn each_admission_is_charged_once() {
     for rule in ["3/h", "3/h sliding", "3/h sliding-log"] {
         let test = move || {
             let (limiter, _) = limiter_audited(rule, Overflow::Share, None);
@@ -269,7 +273,7 @@ fn t16_what_has_passed_is_charged_once() {
                     }
                 })
             };
-            together((0..8).map(one).collect());
+            run_threads((0..8).map(one).collect());
             assert_eq!(limiter.keys(), limiter.stats().keys);
             assert_eq!(limiter.stats().evicted, 0, "all are in debt");
             let store = &limiter.store;
@@ -282,13 +286,13 @@ fn t16_what_has_passed_is_charged_once() {
                 .sum();
             assert_eq!(own + 3 - shared.remaining, passed.load(Ordering::Relaxed), "{rule}");
         };
-        shuttle::check_pct(test, schedules() / 3, SURPRISES);
+        shuttle::check_pct(test, schedules() / 3, PREEMPTIONS_MAX);
     }
 }
 
-/// A key that is used again at the moment when it is forgotten (T20).
+/// A key that is used again at the moment when it is evicted (T20).
 #[test]
-fn t20_a_key_that_is_swept_while_it_is_used_gets_one_burst() {
+fn a_key_that_is_swept_while_it_is_used_gets_one_burst() {
     let test = || {
         let (limiter, clock) = limiter_audited("2/h", Overflow::Deny, None);
         assert!(limiter.check_n(&0_u64, 2).is_allow());
@@ -305,10 +309,10 @@ fn t20_a_key_that_is_swept_while_it_is_used_gets_one_burst() {
                 }
             })
         };
-        together((0..8).map(one).collect());
+        run_threads((0..8).map(one).collect());
         assert_eq!(passed.load(Ordering::Relaxed), 2);
         assert_eq!(limiter.keys(), 1, "the entry is there");
-        is_in_order(&limiter);
+        assert_consistent(&limiter);
     };
-    shuttle::check_pct(test, schedules(), SURPRISES);
+    shuttle::check_pct(test, schedules(), PREEMPTIONS_MAX);
 }

@@ -72,19 +72,6 @@ impl<C: Clock> Throttles<C> {
     }
 
     /// Starts a batch: many requests that are decided in one call.
-    ///
-    /// ```
-    /// # use tidegate::ManualClock;
-    /// # use tidegate::throttle::{Throttle, Throttles};
-    /// let throttles = Throttles::with_clock(ManualClock::new());
-    /// let mut batch = throttles.batch();
-    /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
-    /// batch.push("alice", Throttle::new(0, 1, 1, 1)?);
-    /// let mut limited = Vec::new();
-    /// batch.decide(|throttled| limited.push(throttled.is_limited));
-    /// assert_eq!(limited, [false, true]);
-    /// # Ok::<(), tidegate::throttle::ZeroRate>(())
-    /// ```
     pub fn batch(&self) -> ThrottleBatch<C> {
         ThrottleBatch::new(self.limiter.store.clone())
     }

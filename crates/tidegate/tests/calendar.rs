@@ -99,8 +99,9 @@ fn each_zone() -> impl Iterator<Item = (&'static str, TimeZone, i16)> {
         .flat_map(|(name, years)| years.map(|year| (name, TimeZone::get(name).unwrap(), year)))
 }
 
+// T26.
 #[test]
-fn t26_windows_are_where_the_date_changes_for_the_first_time() {
+fn a_day_begins_where_its_date_first_appears() {
     for (name, zone, year) in each_zone() {
         let starts = first_instants(&zone, year);
         for unit in ["day", "week", "month", "year"] {
@@ -119,9 +120,10 @@ fn t26_windows_are_where_the_date_changes_for_the_first_time() {
     }
 }
 
+// T26.
 /// At every quarter of an hour, asked in an order that never lets the last window be asked twice.
 #[test]
-fn t26_windows_contain_now_and_touch_at_every_quarter_of_every_year() {
+fn windows_contain_now_and_touch_at_every_quarter_of_every_year() {
     for (name, _, year) in each_zone() {
         let (limiter, clock) = limiter(&format!("1/day calendar in {name}"), Timestamp::EPOCH);
         let mut at = midnight_utc(Date::constant(year, 1, 1));
@@ -151,8 +153,9 @@ fn odd_days(zone: &str, year: i16) -> BTreeMap<u64, usize> {
     lengths
 }
 
+// T26.
 #[test]
-fn t26_one_day_has_23_hours_and_one_has_25() {
+fn one_day_has_23_hours_and_one_has_25() {
     for (zone, year) in
         [("Europe/Berlin", 2024), ("America/New_York", 2024), ("America/St_Johns", 2011)]
     {
@@ -165,8 +168,9 @@ fn t26_one_day_has_23_hours_and_one_has_25() {
     assert_eq!(odd_days("Asia/Kathmandu", 1986), BTreeMap::from([(95, 1)]));
 }
 
+// T26.
 #[test]
-fn t26_a_day_that_did_not_take_place_has_no_window() {
+fn a_skipped_day_has_no_window() {
     let (limiter, clock) = limiter("1/day calendar in Pacific/Apia", Timestamp::EPOCH);
     // 2011-12-29T00:00-10:00, which is followed by 2011-12-31T00:00+14:00.
     let (start, end) = (1_325_152_800_000_000, 1_325_239_200_000_000);
@@ -177,8 +181,9 @@ fn t26_a_day_that_did_not_take_place_has_no_window() {
     assert_eq!(window(&limiter, &clock, expected.end).start, expected.end);
 }
 
+// T26.
 #[test]
-fn t26_a_quota_is_there_again_once_each_local_day_and_at_its_first_instant() {
+fn a_quota_refills_once_each_local_day_at_its_first_instant() {
     for (name, zone, year) in each_zone() {
         let starts = first_instants(&zone, year);
         let (limiter, clock) = limiter(&format!("1/day calendar in {name}"), starts[0].0);
@@ -194,8 +199,9 @@ fn t26_a_quota_is_there_again_once_each_local_day_and_at_its_first_instant() {
     }
 }
 
+// S3.
 #[test]
-fn s3_a_player_signs_in_once_a_day_by_the_clock_of_shanghai() {
+fn a_player_signs_in_once_a_day_by_the_clock_of_shanghai() {
     // 2024-02-28T15:59:59Z is a second before midnight there; the next day is the 29th.
     let (limiter, clock) =
         limiter("1/day calendar in Asia/Shanghai", Timestamp::from_micros(1_709_135_999_000_000));
@@ -207,8 +213,9 @@ fn s3_a_player_signs_in_once_a_day_by_the_clock_of_shanghai() {
     assert_eq!(limiter.check("player").retry_after(), Some(Span::from_secs(86_400)));
 }
 
+// A2.
 #[test]
-fn a2_a_week_starts_on_monday_and_a_month_on_the_first() {
+fn a_week_starts_on_monday_and_a_month_on_the_first() {
     let at = Timestamp::from_micros(1_709_210_096_000_000); // 2024-02-29T12:34:56Z, a Thursday
     let whole = |rule: &str| {
         let (limiter, clock) = limiter(rule, at);
@@ -228,9 +235,10 @@ fn a2_a_week_starts_on_monday_and_a_month_on_the_first() {
     assert_eq!(whole("1/week calendar"), ["2024-02-26T00:00:00Z", "2024-03-04T00:00:00Z"]);
 }
 
+// A2.
 /// Hours and minutes of the wall clock: whole, except where the clock is changed inside them.
 #[test]
-fn a2_hours_and_minutes_touch_and_are_whole_unless_the_clock_is_changed() {
+fn hours_and_minutes_touch_and_are_whole_unless_the_clock_is_changed() {
     for (name, zone, year) in each_zone() {
         let (limiter, clock) = limiter(&format!("1/h calendar in {name}"), Timestamp::EPOCH);
         let mut at = midnight_utc(Date::constant(year, 1, 1));
@@ -258,8 +266,9 @@ fn a2_hours_and_minutes_touch_and_are_whole_unless_the_clock_is_changed() {
     }
 }
 
+// T25.
 #[test]
-fn t25_the_ends_of_time_are_windows_like_any_other() {
+fn windows_at_both_ends_of_time_are_like_any_other() {
     let instants = [
         0,
         1,
@@ -284,9 +293,10 @@ fn t25_the_ends_of_time_are_windows_like_any_other() {
     }
 }
 
+// T25.
 /// The calendar ends with the year 9999; up to there and beyond it, windows touch.
 #[test]
-fn t25_the_last_windows_of_the_calendar_touch_too() {
+fn the_last_windows_of_the_calendar_touch_too() {
     for (zone, unit) in [
         ("Europe/Berlin", "day"),
         ("Asia/Shanghai", "week"),
@@ -304,8 +314,9 @@ fn t25_the_last_windows_of_the_calendar_touch_too() {
     }
 }
 
+// A2.
 #[test]
-fn a2_an_unknown_zone_is_pointed_at_by_name() {
+fn the_error_names_an_unknown_zone() {
     let text = "5/day  calendar in  Mars/Olympus_Mons ";
     let error = text.parse::<tidegate::Rule>().unwrap_err();
     assert_eq!(error.kind(), &RuleErrorKind::UnknownZone);

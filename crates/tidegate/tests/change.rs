@@ -1,5 +1,5 @@
-//! Changing a rule while it is in use (T12, B8), at a gate and by key: nobody gets back what was used,
-//! nobody is locked out for longer than under the old rule, and going back and forth is worth nothing.
+//! Changing a rule while it is in use (T12, B8), at a gate and by key: no usage is forgiven, no key is denied for longer than
+//! under the old rule, and changing back and forth gains nothing.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;
@@ -52,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// Takes one after the other while it is admitted at once; tells how many.
+    /// Counts the requests that are admitted at once, one after the other.
     fn exhaust(&self) -> u64 {
         let admits = |_: &u64| self.peek().is_allow() && self.check(1).is_allow();
         (0..1_000_000).take_while(admits).map(|_| 1).sum()
@@ -80,16 +80,18 @@ fn each_change(mut look: impl FnMut(&str, &Caller, &ManualClock, Decision)) {
     }
 }
 
+// T12.
 #[test]
-fn t12_no_change_leaves_more_than_the_new_rule_holds() {
+fn no_change_leaves_more_than_the_new_rule_holds() {
     each_change(|what, caller, _, _| {
         let after = caller.check(0);
         assert!(after.remaining <= after.limit, "{what}: {after:?}");
     });
 }
 
+// T12.
 #[test]
-fn t12_no_change_locks_out_for_longer_than_the_old_rule() {
+fn no_change_denies_for_longer_than_the_old_rule() {
     each_change(|what, caller, clock, before| {
         let next = caller.peek();
         let wait = next.retry_after().unwrap_or(Span::ZERO);
@@ -99,8 +101,9 @@ fn t12_no_change_locks_out_for_longer_than_the_old_rule() {
     });
 }
 
+// T12.
 #[test]
-fn t12_a_raised_limit_takes_effect_at_once_and_what_was_used_stays_used() {
+fn a_raised_limit_takes_effect_at_once_and_what_was_used_stays_used() {
     let raises = [
         ("10/h", "25/h"),
         ("10/h burst 10", "10/h burst 25"),
@@ -124,8 +127,9 @@ fn t12_a_raised_limit_takes_effect_at_once_and_what_was_used_stays_used() {
     }
 }
 
+// T12.
 #[test]
-fn t12_a_lowered_limit_takes_effect_at_once_for_what_is_left() {
+fn a_lowered_limit_takes_effect_at_once_for_what_is_left() {
     for (from, to) in
         [("10/h", "4/h"), ("10/h fixed", "4/h fixed"), ("10/h sliding-log", "4/h sliding-log")]
     {
@@ -137,8 +141,9 @@ fn t12_a_lowered_limit_takes_effect_at_once_for_what_is_left() {
     }
 }
 
+// T12.
 #[test]
-fn t12_setting_the_same_rule_again_changes_nothing() {
+fn setting_the_same_rule_again_changes_nothing() {
     for rule in EVERY {
         let [pair, twins] = [Caller::both(rule), Caller::both(rule)];
         for ((caller, clock), (twin, its_clock)) in pair.iter().zip(&twins) {
@@ -154,10 +159,11 @@ fn t12_setting_the_same_rule_again_changes_nothing() {
     }
 }
 
+// T12.
 /// A configuration that is loaded again every few milliseconds, with a number that changes a little:
 /// what is used must drain all the same.
 #[test]
-fn t12_changing_often_starves_nobody() {
+fn frequent_changes_starve_no_key() {
     let families = [
         ["10/s burst 5", "11/s burst 5"],
         ["10/s leaky capacity 5", "11/s leaky capacity 5"],
@@ -189,9 +195,10 @@ fn t12_changing_often_starves_nobody() {
     assert!(starved.is_empty(), "{starved:?}");
 }
 
+// T12.
 /// Looking is not asking: a key that was looked at is not better or worse off after a change.
 #[test]
-fn t12_a_key_that_was_only_looked_at_is_like_one_that_was_not() {
+fn a_key_that_was_only_peeked_is_like_a_new_one() {
     let mut differ = Vec::new();
     for (from, to) in pairs().filter(|(from, to)| from != to) {
         let clock = ManualClock::new();
@@ -206,9 +213,10 @@ fn t12_a_key_that_was_only_looked_at_is_like_one_that_was_not() {
     assert!(differ.is_empty(), "{} changes, such as {}", differ.len(), differ[0]);
 }
 
+// T12.
 /// A key that is asked about often in a row is decided somewhere else.
 #[test]
-fn t12_a_hot_key_takes_along_what_it_has_used() {
+fn a_hot_key_keeps_its_usage_over_a_change() {
     for other in ["10/h burst 200", "200/h sliding", "200/h fixed"] {
         let clock = ManualClock::new();
         let limiter = Limiter::with_clock("10/h burst 200".parse().unwrap(), clock.clone());
@@ -224,8 +232,9 @@ fn t12_a_hot_key_takes_along_what_it_has_used() {
     }
 }
 
+// T11.
 #[test]
-fn t11_a_refund_gives_back_no_more_than_was_charged() {
+fn a_refund_gives_back_no_more_than_was_charged() {
     let mut too_much = Vec::new();
     for rule in EVERY {
         for charged in [0, 1, 3] {
@@ -242,7 +251,7 @@ fn t11_a_refund_gives_back_no_more_than_was_charged() {
         }
     }
     too_much.dedup();
-    assert!(too_much.is_empty(), "more than one who never asked: {too_much:?}");
+    assert!(too_much.is_empty(), "more than a new key has: {too_much:?}");
 }
 
 /// Rules that hold exactly 6 at once, of every kind that can say so.
@@ -259,7 +268,7 @@ const SIX: [&str; 10] = [
     "10r/m burst=5 nodelay",
 ];
 
-/// Goes from rule to rule, asks a few times under each, and tells how many were admitted.
+/// Changes from rule to rule with a few requests under each, and returns the number of admissions.
 fn travel(caller: &Caller, rules: &[&str], trips: &[(usize, u64)]) -> u64 {
     let mut admitted = 0;
     for (rule, asks) in trips {
@@ -272,10 +281,11 @@ fn travel(caller: &Caller, rules: &[&str], trips: &[(usize, u64)]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
+    // T12.
     /// What `spec/fixed.md` admits to: where the new window would lock out for longer than the old
     /// rule, one unit is let go. One for each change, and not one more.
     #[test]
-    fn t12_a_change_lets_one_unit_go_at_most(
+    fn a_change_forgives_at_most_one_unit(
         trips in prop::collection::vec((0_usize..SIX.len(), 0_u64..4), 1..30),
     ) {
         for (caller, clock) in Caller::both(SIX[trips[0].0]) {
@@ -286,9 +296,10 @@ proptest! {
         }
     }
 
+    // T12.
     /// The same within one kind, where nothing has to be translated.
     #[test]
-    fn t12_going_back_and_forth_between_rates_gives_nothing_for_free(
+    fn changing_back_and_forth_between_rates_forgives_nothing(
         trips in prop::collection::vec((0_usize..3, 0_u64..4), 1..30),
     ) {
         for family in [
@@ -325,8 +336,9 @@ impl Clock for TwoFaced {
     }
 }
 
+// T12.
 #[test]
-fn t12_a_change_between_the_clocks_is_as_good_as_with_one_clock() {
+fn a_change_between_clocks_is_like_a_change_with_one_clock() {
     let calendar = ["2/min fixed", "2/min calendar"];
     let steady = ["2/min", "2/min sliding-log", "2/min sliding", "2/min fixed from first"];
     let hour = Span::from_secs(3_600);

@@ -124,7 +124,7 @@ impl Three {
             Event::Refund(cost) => {
                 for state in self.key_state.iter_mut().chain([state]) {
                     limit.refund(state, now, cost);
-                    // Nobody is better off than one who never asked.
+                    // No key has more than a new one.
                     let rest = |state: &State| limit.peek(state, now, 0).reset_after;
                     if rest(state) < rest(&fresh()) {
                         *state = fresh();
@@ -153,9 +153,10 @@ fn any_rule() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6_000) })]
 
-    /// Not before the birth of the limiter; every other time, in any order.
+    // T22, T25.
+    /// Any time from the creation of the limiter on, in any order.
     #[test]
-    fn t22_t25_a_gate_a_key_and_the_pure_limit_give_the_same_answers(
+    fn a_gate_a_key_and_the_pure_limit_decide_the_same(
         rule in any_rule(),
         events in prop::collection::vec(event(), 1..60),
     ) {
@@ -173,9 +174,10 @@ proptest! {
         }
     }
 
-    /// The same before the birth, for keys.
+    // T22, T25.
+    /// The same before the creation, for keys.
     #[test]
-    fn t22_t25_a_key_and_the_pure_limit_give_the_same_answers_at_any_time(
+    fn a_key_and_the_pure_limit_decide_the_same_at_any_time(
         rule in any_rule(),
         events in prop::collection::vec(event(), 1..60),
     ) {
@@ -187,9 +189,10 @@ proptest! {
         }
     }
 
-    /// The same before the birth, for gates.
+    // T22, T25.
+    /// The same before the creation, for gates.
     #[test]
-    fn t22_t25_a_gate_and_the_pure_limit_give_the_same_answers_at_any_time(
+    fn a_gate_and_the_pure_limit_decide_the_same_at_any_time(
         rule in any_rule(),
         events in prop::collection::vec(event(), 1..60),
     ) {
@@ -202,16 +205,16 @@ proptest! {
     }
 }
 
-/// B7, T20: a table that forgets whoever is at rest answers as one that remembers everybody.
+/// B7, T20: a store that evicts idle keys decides like one that keeps all keys.
 #[test]
-fn b7_forgetting_a_key_changes_no_answer() {
+fn evicting_a_key_changes_no_decision() {
     for rule in EVERY {
         let clock = ManualClock::new();
         let limiter = || Limiter::with_clock(rule.parse().unwrap(), clock.clone());
         let (forgets, remembers) = (limiter(), limiter());
         for round in 0..60_u64 {
-            for stranger in 0..1_100_u64 {
-                let _ = forgets.check_n(&(round, stranger), 1);
+            for other in 0..1_100_u64 {
+                let _ = forgets.check_n(&(round, other), 1);
             }
             for (key, cost) in [("often", 1), ("often", 2), ("seldom", round % 9 / 8)] {
                 let answers = [&forgets, &remembers].map(|limiter| limiter.check_n(key, cost));
@@ -226,10 +229,11 @@ fn b7_forgetting_a_key_changes_no_answer() {
     }
 }
 
+// T22.
 /// Time steps back to before the gate was made. It may refuse for as long as it takes to fill, and
 /// no longer: not for as long as the step.
 #[test]
-fn t22_a_step_back_to_before_its_birth_does_not_lock_a_gate() {
+fn a_step_back_to_before_its_creation_does_not_block_a_gate() {
     for rule in ["10/s", "3/s paced", "10/s leaky capacity 5"] {
         for used in [0, 1] {
             let clock = ManualClock::new();
@@ -247,10 +251,10 @@ fn t22_a_step_back_to_before_its_birth_does_not_lock_a_gate() {
     }
 }
 
-/// Every step of T22, for every rule: after it, one is let in within the time the rule needs to
-/// forget, and never more at once than it holds.
+/// Every step of T22, for every rule: afterwards a request is admitted within the drain time of the rule, and never more at
+/// once than its capacity.
 #[test]
-fn t22_steps_of_any_size_lock_out_for_the_drain_time_at_most_and_refund_a_burst_at_most() {
+fn a_clock_step_denies_for_at_most_the_drain_time_and_refunds_at_most_a_burst() {
     let steps = [1_000, 1_000_000, 3_600_000_000, 31_557_600_000_000];
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
     {
@@ -279,10 +283,11 @@ fn t22_steps_of_any_size_lock_out_for_the_drain_time_at_most_and_refund_a_burst_
 /// Where windows end and begin: at midnight, and for the anchored ones at 17 minutes past the hour.
 const EDGES: [u64; 2] = [1_704_067_200_000_000, 1_704_068_220_000_000];
 
+// T22.
 /// A clock that goes back and forth by a little, as the counters of two cores do: time has not
 /// passed, and a thousand times nothing is at most a burst.
 #[test]
-fn t22_a_clock_that_trembles_brings_nothing() {
+fn clock_skew_refills_nothing() {
     let mut brought = Vec::new();
     let never_refuse = ["smooth", "warmup"];
     let refusing = |rule: &&str| !never_refuse.iter().any(|word| rule.contains(word));
@@ -381,7 +386,7 @@ fn a_limit_on_a_cached_clock_admits_exactly_the_burst_while_it_stands() {
     assert_eq!(admitted.into_inner(), 100);
 }
 
-/// Counts how often it is woken, and by its own count who still keeps it.
+/// Counts its wake-ups; its reference count shows whether a limiter still holds it.
 struct Bell(AtomicUsize);
 
 impl Wake for Bell {
@@ -482,7 +487,7 @@ fn the_machines_clock_is_never_faster_than_the_systems_and_hardly_slower() {
 }
 
 #[test]
-fn a_manual_clock_wakes_those_who_are_due_and_no_others() {
+fn a_manual_clock_wakes_the_waiters_that_are_due_and_no_others() {
     let clock = ManualClock::new();
     let bells: Vec<_> = (0..10).map(|_| Arc::new(Bell(AtomicUsize::new(0)))).collect();
     let mut sleeps: Vec<_> = (1..=10)
@@ -498,7 +503,7 @@ fn a_manual_clock_wakes_those_who_are_due_and_no_others() {
     clock.advance(Span::from_micros(1));
     assert_eq!((rung(), clock.sleepers()), (3, 7));
     clock.set(Timestamp::EPOCH);
-    assert_eq!((rung(), clock.sleepers()), (10, 0), "after a step back everybody looks again");
+    assert_eq!((rung(), clock.sleepers()), (10, 0), "after a step back every waiter checks again");
     drop(sleeps);
     assert_eq!(clock.sleepers(), 0);
 }

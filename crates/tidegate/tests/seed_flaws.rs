@@ -2,11 +2,11 @@
 //! their code would fail and ours must pass.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod crew;
-mod hammer;
+mod contention;
+mod executor;
 mod rules;
 
-use crew::Crew;
+use executor::Executor;
 use rules::EVERY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span, Verdict};
@@ -31,8 +31,8 @@ fn admitted(limiter: &Limiter<ManualClock>, times: u64) -> u64 {
 fn flaw_01_threads_that_race_on_one_key_get_what_one_caller_in_turn_gets() {
     for rule in EVERY {
         let (limiter, clock) = limiter(rule);
-        let raced = hammer::hammer(8, 16, || limiter.check("alice"));
-        assert_eq!(raced, hammer::in_turn(rule, clock.now(), 128), "{rule}");
+        let raced = contention::decide_on_threads(8, 16, || limiter.check("alice"));
+        assert_eq!(raced, contention::decide_in_sequence(rule, clock.now(), 128), "{rule}");
     }
 }
 
@@ -49,7 +49,7 @@ fn flaw_02_two_requests_of_one_microsecond_both_count_in_the_log() {
     assert_eq!(admitted(&log, 10), 3);
 }
 
-/// Attempts counted before the check: flawed code still refuses when the time it told has passed.
+/// Attempts counted before the check: the flawed code still denies after its own retry time.
 #[test]
 fn flaw_03_hammering_while_refused_does_not_prolong_the_refusal() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
@@ -174,7 +174,7 @@ fn flaw_08_sixty_thousand_users_are_no_thread_and_no_timer() {
     assert_eq!(limiter.keys(), 60_000);
     clock.advance(Span::from_secs(1));
     let (again, end) = (limiter.check_n(&7_u32, 20), clock.now());
-    assert!(again.is_allow(), "refilled without anybody having done anything");
+    assert!(again.is_allow(), "refilled without a request");
     assert_eq!(clock.now(), end);
 }
 
@@ -186,7 +186,7 @@ fn threads() -> usize {
 
 /// A key per second: flawed code prints one key for each of the 120 000 callers.
 #[test]
-fn flaw_09_keys_that_nobody_asks_for_any_more_are_forgotten() {
+fn flaw_09_unused_keys_are_evicted() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("day") && !rule.contains("/h")) {
         let (limiter, clock) = limiter(rule);
         let mut most = 0;
@@ -200,24 +200,24 @@ fn flaw_09_keys_that_nobody_asks_for_any_more_are_forgotten() {
     }
 }
 
-/// The same for callers who had to wait, and were let in: they are done, and nothing keeps them.
+/// The same for callers that had to wait and were admitted: nothing of them is kept afterwards.
 #[test]
 fn flaw_09_keys_whose_callers_waited_are_forgotten_too() {
     for rule in ["1000/s paced", "1/ms fixed", "1000/s queue capacity 3", "concurrency 1"] {
         let (limiter, clock) = limiter(rule);
-        let mut crew = Crew::new();
+        let mut executor = Executor::new();
         for caller in 0..20_000_u32 {
             let first = limiter.try_acquire(&caller).unwrap();
-            crew.hire(limiter.acquire(&caller));
-            assert!(crew.work().is_empty(), "{rule}: it waits");
+            executor.spawn(limiter.acquire(&caller));
+            assert!(executor.run().is_empty(), "{rule}: it waits");
             drop(first);
             clock.advance(Span::from_millis(1));
-            assert!(crew.work()[0].1.is_ok(), "{rule}: it was let in");
+            assert!(executor.run()[0].1.is_ok(), "{rule}: it was let in");
         }
         clock.advance(Span::from_secs(60));
-        // One who comes now makes the table look who is at rest.
-        for stranger in 0..2_048_u32 {
-            let _ = limiter.check(&("stranger", stranger));
+        // A new key makes the store sweep for idle keys.
+        for other in 0..2_048_u32 {
+            let _ = limiter.check(&("other", other));
         }
         assert!(limiter.keys() <= 4_096, "{rule}: {} keys", limiter.keys());
     }
@@ -264,19 +264,19 @@ fn flaw_11_a_permit_comes_back_however_its_holder_ends() {
 #[test]
 fn flaw_11_a_permit_comes_back_when_its_task_is_cancelled() {
     let (gate, _) = gate("concurrency 1");
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..2 {
         let gate = gate.clone();
-        crew.hire(async move {
+        executor.spawn(async move {
             let permit = gate.acquire().await;
             std::future::pending::<()>().await;
             drop(permit);
         });
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     assert_eq!(gate.check_n(0).remaining, 0);
-    crew.dismiss(1);
+    executor.cancel(1);
     assert_eq!(gate.check_n(0).remaining, 0, "the first still works");
-    crew.dismiss(0);
+    executor.cancel(0);
     assert_eq!(gate.check_n(0).remaining, 1);
 }

@@ -1,5 +1,5 @@
-//! Snapshots (T38): what comes back is what was there and what time has brought since, never more;
-//! what is not whole is refused, and a start never fails because of it.
+//! Snapshots (T38): a restored limiter has what it had at the snapshot plus what has refilled since, never more. A damaged
+//! snapshot is rejected, and a start never fails because of one. Also with a changed rule (T12) and other threads (T39).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;
@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Every other key is audited; those that are not are decided in the quick way.
+/// Every second key is audited; the others are decided by the fast paths.
 fn builder(rule: &str) -> Builder {
     Limiter::builder(rule.parse().unwrap()).audit(2)
 }
@@ -50,7 +50,7 @@ fn limiter(rule: &str, clock: &ManualClock) -> Limiter<ManualClock> {
 #[track_caller]
 fn assert_is_within_bounds<C: Clock>(limiter: &Limiter<C>) {
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
 }
 
@@ -77,7 +77,7 @@ fn restored(bytes: &[u8], rule: &str, clock: &ManualClock) -> Limiter<ManualCloc
 }
 
 #[test]
-fn t38_what_was_saved_goes_on_as_if_nothing_had_happened() {
+fn a_restored_limiter_decides_as_if_it_had_never_stopped() {
     for rule in EVERY {
         for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
             let clock = ManualClock::new();
@@ -118,7 +118,7 @@ impl Clock for Rebooted {
 }
 
 #[test]
-fn t38_nobody_gets_more_than_at_the_snapshot_and_what_the_calendar_says_has_passed() {
+fn no_key_gets_more_than_at_the_snapshot_plus_the_calendar_time_since() {
     let steady = |rule: &&str| !["fixed", "calendar"].iter().any(|word| rule.contains(word));
     for rule in EVERY.into_iter().filter(steady).chain(["40/s fixed from first"]) {
         for elapsed in [0_u64, 50_000, 3_000_000].map(Span::from_micros) {
@@ -172,7 +172,7 @@ impl Clock for Busy {
 }
 
 #[test]
-fn t38_the_time_that_the_writing_takes_brings_nothing() {
+fn the_time_of_writing_refills_nothing() {
     let clock = Busy(ManualClock::new());
     let limiter = || Limiter::with_clock("100/s burst 50".parse().unwrap(), clock.clone());
     let limiters: Vec<_> = (0..20).map(|_| limiter()).collect();
@@ -193,7 +193,7 @@ fn t38_the_time_that_the_writing_takes_brings_nothing() {
 }
 
 #[test]
-fn t38_what_keys_without_room_share_comes_back_too() {
+fn the_overflow_state_is_restored() {
     let clock = ManualClock::new();
     let builder = || Limiter::builder("1/day".parse().unwrap()).max_keys(1);
     let before = builder().with_clock(clock.clone());
@@ -206,7 +206,7 @@ fn t38_what_keys_without_room_share_comes_back_too() {
 }
 
 #[test]
-fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
+fn permits_with_a_lease_are_restored_and_others_are_not() {
     let clock = ManualClock::new();
     let leased = limiter("concurrency 2 lease 10s", &clock);
     let held = leased.try_acquire("alice").unwrap();
@@ -221,12 +221,12 @@ fn t38_permits_come_back_with_their_lease_and_without_one_not_at_all() {
     let unleased = limiter("concurrency 2", &clock);
     let held = unleased.try_acquire("alice").unwrap();
     let after = restored(&bytes(&unleased), "concurrency 2", &clock);
-    assert_eq!(after.check_n("alice", 0).remaining, 2, "nobody is left who could give it back");
+    assert_eq!(after.check_n("alice", 0).remaining, 2, "the permit ended with its process");
     drop(held);
 }
 
 #[test]
-fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
+fn usage_carries_over_to_a_rule_that_changed_before_the_restore() {
     let clock = ManualClock::new();
     let before = limiter("10/day", &clock);
     let _ = before.check_n("alice", 10);
@@ -241,7 +241,7 @@ fn t12_a_rule_that_was_changed_in_between_takes_over_what_was_used() {
 }
 
 #[test]
-fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
+fn keys_in_debt_are_restored_beyond_a_smaller_maximum() {
     let clock = ManualClock::new();
     let before = limiter("1/day", &clock);
     for key in 0..KEYS {
@@ -258,9 +258,9 @@ fn t38_who_owes_is_not_forgotten_though_there_is_less_room_now() {
     assert_eq!(after.keys(), 0);
 }
 
-/// Also what was charged after the fact, without room for it: it may be more than a rule ever holds.
+/// Also a debt that was charged beyond what remained, which may exceed the capacity of the rule.
 #[test]
-fn t38_a_debt_of_any_size_goes_on_as_if_nothing_had_happened() {
+fn a_restored_debt_of_any_size_is_repaid_as_before() {
     for rule in EVERY {
         for bursts in [1, 2, 10, 47, 1_000_000] {
             for pause in [0, 1, 150_000, 7_000_000, 100_000_000_000].map(Span::from_micros) {
@@ -299,7 +299,7 @@ fn random(seed: &mut u64, below: u64) -> u64 {
 }
 
 #[test]
-fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
+fn any_sequence_of_requests_and_charges_is_restored_exactly() {
     for rule in EVERY {
         for start in 0..60 {
             let (mut seed, clock) = (start, ManualClock::new());
@@ -328,7 +328,7 @@ fn t38_whatever_was_asked_and_charged_comes_back_as_it_was() {
 }
 
 #[test]
-fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
+fn turns_of_waiters_count_as_used_after_a_restore() {
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
     let waits: Vec<_> =
@@ -343,7 +343,7 @@ fn t38_what_was_promised_to_those_who_waited_counts_as_used() {
 
 /// As by a live change: under twice the rate it is paid in half the time, and never at once.
 #[test]
-fn t38_a_debt_goes_over_to_another_rule() {
+fn a_debt_carries_over_to_another_rule() {
     for (old, new) in [
         ("10/s", "20/s"),
         ("10/s", "20/s fixed"),
@@ -370,14 +370,14 @@ fn t38_a_debt_goes_over_to_another_rule() {
 }
 
 #[test]
-fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other() {
+fn a_restored_debt_can_be_reset_refunded_and_is_never_evicted() {
     let clock = ManualClock::new();
     let before = limiter("10/s", &clock);
     for user in ["alice", "bob"] {
         before.request(user).cost(1_010).charge();
     }
     let after = restored(&bytes(&before), "10/s", &clock);
-    assert_eq!((after.sweep(), after.keys()), (0, 2), "who owes is never forgotten");
+    assert_eq!((after.sweep(), after.keys()), (0, 2), "keys in debt are not evicted");
     after.refund("alice", 10);
     assert_eq!(after.check("alice").retry_after(), Some(Span::from_millis(99_100)));
     after.reset("bob");
@@ -392,7 +392,7 @@ fn t38_a_debt_that_comes_back_is_forgiven_refunded_and_remembered_as_any_other()
 }
 
 #[test]
-fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_too() {
+fn a_debt_that_is_never_repaid_is_restored_also_in_the_overflow_state() {
     let clock = ManualClock::new();
     let builder = || Limiter::builder("10/s".parse().unwrap()).max_keys(1);
     let before = builder().with_clock(clock.clone());
@@ -413,7 +413,7 @@ fn t38_what_is_never_paid_is_never_paid_after_a_restart_and_the_overflow_owes_to
 }
 
 #[test]
-fn t38_every_byte_counts() {
+fn a_snapshot_with_any_byte_changed_is_rejected() {
     let clock = ManualClock::new();
     for rule in ["100/h burst 9", "5/h sliding-log", "5/s warmup 1s"] {
         let limiter = limiter(rule, &clock);
@@ -434,7 +434,7 @@ fn t38_every_byte_counts() {
 }
 
 #[test]
-fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
+fn an_incomplete_file_is_reported_and_the_previous_one_is_read() {
     let scratch = Scratch::new("fallback");
     let (path, clock) = (scratch.file(), ManualClock::new());
     let limiter = limiter("5/day", &clock);
@@ -467,11 +467,15 @@ fn t38_a_file_that_is_not_whole_is_told_of_and_the_one_before_it_is_taken() {
 
     fs::write(scratch.0.join("limits.snapshot.previous"), b"rubbish too").unwrap();
     let (left, problems) = remaining(&path);
-    assert_eq!((left, problems.len()), (5, 2), "both are told of, and it starts all the same");
+    assert_eq!(
+        (left, problems.len()),
+        (5, 2),
+        "both are reported, and the process starts all the same"
+    );
 }
 
 #[test]
-fn t38_a_write_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it() {
+fn a_failed_write_leaves_the_file_unchanged_and_no_partial_file() {
     let scratch = Scratch::new("full");
     let (path, clock) = (scratch.file(), ManualClock::new());
     let limiter = used("100/h burst 9", &clock);
@@ -506,7 +510,7 @@ fn the_file_has_secrets_so_only_its_owner_may_read_it() {
 /// Time stands still, so what a key has left only becomes less: a snapshot taken meanwhile must lie
 /// between what was left before it began and what is left at the end.
 #[test]
-fn t39_each_key_is_saved_as_it_was_at_one_moment_while_others_ask() {
+fn each_key_is_saved_as_of_one_moment_while_threads_decide() {
     let clock = ManualClock::new();
     let limiter = limiter("1000000/day", &clock);
     let is_done = AtomicBool::new(false);
@@ -557,7 +561,7 @@ fn child_that_saves_for_ever() {
 }
 
 #[test]
-fn t38_killed_at_any_moment_it_starts_again_with_a_snapshot_that_is_whole() {
+fn a_process_killed_at_any_moment_restarts_with_a_complete_snapshot() {
     let loops = if std::env::var_os("TIDEGATE_FULL").is_some() { 1_000 } else { 25 };
     let scratch = Scratch::new("killed");
     let path = scratch.file();

@@ -2,10 +2,10 @@
 #![cfg(all(feature = "stream", feature = "tokio"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod crew;
+mod executor;
 mod rules;
 
-use crew::Crew;
+use executor::Executor;
 use rules::EVERY;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -57,8 +57,9 @@ impl Stream for Counted {
     }
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_items_come_in_order_and_exactly_on_time() {
+async fn items_come_in_order_and_exactly_on_time() {
     let start = Instant::now();
     let gate = gate("10/s burst 2");
     let mut items = Counted::to(6).0.limited(&gate);
@@ -69,8 +70,9 @@ async fn p4_items_come_in_order_and_exactly_on_time() {
     assert_eq!(times, [(0, 0), (1, 0), (2, 100), (3, 200), (4, 300), (5, 400)]);
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_bytes_are_what_counts_if_they_are_the_cost() {
+async fn a_cost_in_bytes_limits_bytes() {
     let start = Instant::now();
     let gate = gate("1000/s burst 1000");
     let chunks = [vec![0_u8; 1_000], vec![0; 500], vec![0; 0], vec![0; 250]];
@@ -82,8 +84,9 @@ async fn p4_bytes_are_what_counts_if_they_are_the_cost() {
     assert_eq!(times, [(1_000, 0), (500, 500), (0, 500), (250, 750)]);
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_an_item_larger_than_the_limit_pays_in_parts() {
+async fn an_item_larger_than_the_limit_pays_in_parts() {
     let start = Instant::now();
     let gate = gate("100/s burst 50");
     let mut paced = tokio_stream::iter([20, 430, 10]).limited(&gate).cost(|size| *size);
@@ -95,38 +98,40 @@ async fn p4_an_item_larger_than_the_limit_pays_in_parts() {
     assert_eq!(times, [(20, 0), (430, 4_000), (10, 4_100)]);
 }
 
-/// Whatever the rule says to a cost that it cannot admit, the item passes, later, and nothing of it twice.
+// P4.
+/// An item that costs more than any rule admits at once passes later, and no part of it is charged twice.
 #[test]
-fn p4_every_rule_lets_every_item_pass_in_the_end() {
+fn every_rule_passes_every_item_eventually() {
     for rule in EVERY.into_iter().chain(["concurrency 3", "concurrency 3 wait 5ms"]) {
         let clock = ManualClock::new();
         let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
         let limit = gate.peek().limit.min(100);
         let sizes = [1, limit, limit * 3 + 1, 1];
         let mut paced = tokio_stream::iter(sizes).limited(&gate).cost(|size| *size);
-        let mut crew = Crew::new();
-        crew.hire(async move {
+        let mut executor = Executor::new();
+        executor.spawn(async move {
             let mut passed = Vec::new();
             while let Some(size) = paced.next().await {
                 passed.push(size);
             }
             passed
         });
-        let mut passed = crew.work();
+        let mut passed = executor.run();
         for _ in 0..20_000 {
             if !passed.is_empty() {
                 break;
             }
             clock.advance(Span::from_secs(60));
-            passed = crew.work();
+            passed = executor.run();
         }
         assert_eq!(passed, [(0, sizes.to_vec())], "{rule}");
         assert_eq!(clock.sleepers(), 0, "{rule}");
     }
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_at_most_one_item_is_taken_ahead() {
+async fn at_most_one_item_is_taken_ahead() {
     let gate = gate("1/s");
     let (source, taken) = Counted::to(10);
     let mut items = source.limited(&gate);
@@ -139,8 +144,9 @@ async fn p4_at_most_one_item_is_taken_ahead() {
     assert_eq!(taken.get(), 2);
 }
 
+// T13.
 #[tokio::test(start_paused = true)]
-async fn t13_what_is_held_is_had_back_and_its_turn_given_back() {
+async fn into_parts_returns_the_held_item_and_gives_up_its_turn() {
     let gate = gate("1/s");
     let mut items = Counted::to(5).0.limited(&gate);
     assert_eq!(items.next().await, Some(0));
@@ -152,23 +158,24 @@ async fn t13_what_is_held_is_had_back_and_its_turn_given_back() {
     assert_eq!(rest.collect::<Vec<_>>().await, [2, 3, 4]);
 }
 
+// T13.
 #[test]
-fn t13_a_task_that_is_dropped_with_its_stream_gives_its_turn_back() {
+fn a_task_that_is_dropped_with_its_stream_gives_up_its_turn() {
     let clock = ManualClock::new();
     let gate = Gate::with_clock("1/s".parse().unwrap(), clock.clone());
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..2 {
         let gate = gate.clone();
-        crew.hire(async move { Counted::to(2).0.limited(&gate).collect::<Vec<_>>().await });
+        executor.spawn(async move { Counted::to(2).0.limited(&gate).collect::<Vec<_>>().await });
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     assert_eq!(gate.check().retry_after(), Some(Span::from_secs(3)), "two wait");
-    crew.dismiss(0);
+    executor.cancel(0);
     assert_eq!(gate.check().retry_after(), Some(Span::from_secs(2)));
     clock.advance(Span::from_secs(1));
-    assert!(crew.work().is_empty(), "the other one has moved up, and has one more to take");
+    assert!(executor.run().is_empty(), "the other one has moved up, and has one more to take");
     clock.advance(Span::from_secs(1));
-    assert_eq!(crew.work(), [(1, vec![0, 1])]);
+    assert_eq!(executor.run(), [(1, vec![0, 1])]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,8 +214,9 @@ async fn a_key_of_a_limiter_is_a_limit_too() {
     assert_eq!(start.elapsed().as_secs(), 2, "each has their own");
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_two_consumers_share_one_rate() {
+async fn two_consumers_share_one_rate() {
     let (gate, start) = (gate("10/s paced"), Instant::now());
     let handled = Cell::new(0);
     let consumer = || {
@@ -220,8 +228,9 @@ async fn p4_two_consumers_share_one_rate() {
     assert_eq!(start.elapsed().as_millis(), 1_900);
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_a_queue_is_consumed_at_a_steady_rate_by_so_many_at_once() {
+async fn a_queue_is_consumed_at_a_steady_rate_by_a_bounded_number_of_handlers() {
     for (at_once, last_ms) in [(1, 3_000), (2, 1_600), (3, 1_200), (100, 1_200)] {
         let (gate, start) = (gate("10/s paced"), Instant::now());
         let (send, receive) = mpsc::channel(100);
@@ -243,8 +252,9 @@ async fn p4_a_queue_is_consumed_at_a_steady_rate_by_so_many_at_once() {
     }
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_a_consumer_by_bytes_is_handed_each_message_when_its_bytes_are_paid() {
+async fn a_consumer_limited_by_bytes_gets_each_message_when_its_bytes_are_paid() {
     let (gate, start) = (gate("1000/s burst 1000"), Instant::now());
     let (source, taken) = Counted::to(5);
     // By its number: the third is larger than all that the limit admits at once, and the fourth is empty.
@@ -264,8 +274,9 @@ async fn p4_a_consumer_by_bytes_is_handed_each_message_when_its_bytes_are_paid()
     assert_eq!(handled.take(), all);
 }
 
+// P4.
 #[tokio::test(start_paused = true)]
-async fn p4_a_consumer_with_all_hands_full_takes_nothing() {
+async fn a_consumer_with_the_maximum_of_running_handlers_takes_no_item() {
     let gate = gate("1000/s");
     let (source, taken) = Counted::to(10);
     let mut consumer = source.limited(&gate).consume(|_| std::future::pending()).at_once(2);
@@ -274,8 +285,9 @@ async fn p4_a_consumer_with_all_hands_full_takes_nothing() {
     assert_eq!(gate.check_n(0).remaining, 1_000, "two were charged, and have come back");
 }
 
+// T13.
 #[tokio::test(start_paused = true)]
-async fn t13_a_consumer_that_is_stopped_ends_its_work_and_gives_back_the_rest() {
+async fn a_stopped_consumer_finishes_its_handlers_and_returns_the_rest() {
     let gate = gate("1/s");
     let done = Cell::new(0);
     let work = async |_| {
@@ -317,7 +329,7 @@ async fn a_source_need_not_be_movable() {
 
 /// The source is lent, and lives on.
 #[tokio::test(start_paused = true)]
-async fn who_drops_a_stream_drops_what_it_held_and_who_takes_it_apart_has_it_back() {
+async fn dropping_a_stream_drops_its_held_item_and_into_parts_returns_it() {
     let (mut source, taken) = Counted::to(5);
     let gate = gate("1/h");
     assert!(gate.check().is_allow());
@@ -340,6 +352,6 @@ async fn who_drops_a_stream_drops_what_it_held_and_who_takes_it_apart_has_it_bac
     assert!(timeout(soon, &mut consumer).await.is_err(), "it waits with 3");
     assert_eq!(consumer.into_parts().1, Some(3));
 
-    assert_eq!(source.next().await, Some(4), "nobody else had it");
+    assert_eq!(source.next().await, Some(4), "no other consumer had it");
     assert!(gate.reserve().unwrap().wait() <= Span::from_secs(3_600), "every turn was given back");
 }

@@ -1,12 +1,12 @@
-//! Real threads on one gate and on one key: with the clock stopped exactly as many pass as the rule
-//! holds (T17), with the clock running exactly as many as time has brought (T18), and operations of
-//! every sort at once leave exact accounts and no deadlock (T10, T11, T12).
+//! Real threads on one gate and on one key. With a stopped clock, the rule's capacity is admitted exactly (T17); with a
+//! running clock, what has refilled (T18). Concurrent operations of every kind are charged exactly, without a deadlock
+//! (T10, T11, T12).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod hammer;
+mod contention;
 mod rules;
 
-use hammer::{hammer, in_turn};
+use contention::{decide_in_sequence, decide_on_threads};
 use rules::EVERY;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -17,33 +17,48 @@ use tidegate::{
 /// Threads, and how often each asks: the same number of requests, so that each race is as long.
 const CREWS: [(usize, usize); 3] = [(1, 512), (8, 64), (64, 8)];
 
+// T17.
 #[test]
-fn t17_a_gate_with_a_stopped_clock_admits_exactly_what_the_rule_holds() {
-    for (rule, (threads, each)) in EVERY.iter().flat_map(|rule| CREWS.map(|crew| (rule, crew))) {
+fn a_gate_with_a_stopped_clock_admits_exactly_what_the_rule_holds() {
+    for (rule, (threads, each)) in
+        EVERY.iter().flat_map(|rule| CREWS.map(|executor| (rule, executor)))
+    {
         let clock = ManualClock::new();
         let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
-        let raced = hammer(threads, each, || gate.check());
-        assert_eq!(raced, in_turn(rule, clock.now(), threads * each), "{rule}, {threads} threads");
+        let raced = decide_on_threads(threads, each, || gate.check());
+        assert_eq!(
+            raced,
+            decide_in_sequence(rule, clock.now(), threads * each),
+            "{rule}, {threads} threads"
+        );
     }
 }
 
+// T17.
 #[test]
-fn t17_a_key_with_a_stopped_clock_is_admitted_exactly_as_often_as_the_rule_holds() {
-    for (rule, (threads, each)) in EVERY.iter().flat_map(|rule| CREWS.map(|crew| (rule, crew))) {
+fn a_key_with_a_stopped_clock_is_admitted_exactly_as_often_as_the_rule_holds() {
+    for (rule, (threads, each)) in
+        EVERY.iter().flat_map(|rule| CREWS.map(|executor| (rule, executor)))
+    {
         let clock = ManualClock::new();
         let limiter = Limiter::with_clock(rule.parse().unwrap(), clock.clone());
-        let raced = hammer(threads, each, || limiter.check("hot"));
-        assert_eq!(raced, in_turn(rule, clock.now(), threads * each), "{rule}, {threads} threads");
+        let raced = decide_on_threads(threads, each, || limiter.check("hot"));
+        assert_eq!(
+            raced,
+            decide_in_sequence(rule, clock.now(), threads * each),
+            "{rule}, {threads} threads"
+        );
         assert!(limiter.check("cold").remaining <= limiter.check_n("cold", 0).limit);
     }
 }
 
+// T17.
 #[test]
-fn t17_costs_of_many_sizes_never_add_up_to_more_than_the_capacity() {
+fn costs_of_many_sizes_never_add_up_to_more_than_the_capacity() {
     for rule in ["1000/h burst 1000", "1000/h leaky", "1000/h fixed", "1000/h sliding-log"] {
         let gate = Gate::with_clock(rule.parse().unwrap(), ManualClock::new());
         let (next, taken) = (AtomicU64::new(1), AtomicU64::new(0));
-        hammer(8, 400, || {
+        decide_on_threads(8, 400, || {
             let cost = 1 + next.fetch_add(1, Ordering::Relaxed) % 7;
             let decision = gate.check_n(cost);
             if decision.is_allow() {
@@ -56,8 +71,8 @@ fn t17_costs_of_many_sizes_never_add_up_to_more_than_the_capacity() {
     }
 }
 
-/// Counts what `threads` threads are admitted until the machine's clock has moved on by 300 ms, and
-/// then what is left, of a bucket that was emptied before; tells the number and its two bounds.
+/// Empties a bucket, counts the admissions of `threads` threads until the machine's clock has advanced by 300 ms, and adds
+/// what remains. Returns the number and its two bounds.
 ///
 /// The bucket holds a second's worth, so it does not overflow while the machine does something
 /// else: what it admits depends on the time alone, and how the threads are scheduled cannot matter.
@@ -93,8 +108,9 @@ fn admitted_in_300_ms(threads: usize, ask: impl Fn(u64) -> Decision + Sync) -> (
 /// A second's worth at 700 000/s, which is not a whole number of microseconds for each.
 const BURST: u64 = 700_000;
 
+// T18.
 #[test]
-fn t18_a_gate_with_a_running_clock_admits_what_time_has_brought() {
+fn a_gate_with_a_running_clock_admits_what_has_refilled() {
     for (threads, _) in CREWS {
         for rule in ["700000/s", "700000/s leaky"] {
             let gate = Gate::new(rule.parse().unwrap());
@@ -106,8 +122,9 @@ fn t18_a_gate_with_a_running_clock_admits_what_time_has_brought() {
     }
 }
 
+// T18.
 #[test]
-fn t18_a_key_with_a_running_clock_is_admitted_what_time_has_brought() {
+fn a_key_with_a_running_clock_is_admitted_what_has_refilled() {
     for (threads, _) in CREWS {
         let limiter = Limiter::new("700000/s".parse().unwrap());
         let ask = |cost| limiter.check_n("hot", cost);
@@ -117,7 +134,7 @@ fn t18_a_key_with_a_running_clock_is_admitted_what_time_has_brought() {
     }
 }
 
-/// Does one of everything, again and again, and tells what it has taken for good.
+/// Runs one operation of each kind repeatedly, and returns what it has charged and not refunded.
 fn live(gate: &Gate<ManualClock>, key: &Limiter<ManualClock>, seed: u64) -> (u64, u64) {
     let (mut at_gate, mut at_key) = (0, 0);
     for round in 0..400 {
@@ -145,8 +162,9 @@ fn live(gate: &Gate<ManualClock>, key: &Limiter<ManualClock>, seed: u64) -> (u64
     (at_gate, at_key)
 }
 
+// T10, T11.
 #[test]
-fn t10_t11_operations_of_every_sort_at_once_leave_exact_accounts() {
+fn concurrent_operations_of_every_kind_are_charged_exactly() {
     for rule in ["20/h", "20/h leaky", "20/h fixed", "20/h sliding-log", "20/h sliding"] {
         let clock = ManualClock::new();
         let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
@@ -171,8 +189,9 @@ fn t10_t11_operations_of_every_sort_at_once_leave_exact_accounts() {
     }
 }
 
+// T11.
 #[test]
-fn t11_what_is_taken_and_given_back_by_many_threads_adds_up() {
+fn charges_and_refunds_of_many_threads_add_up() {
     for rule in ["5000/h", "5000/h leaky", "5000/h fixed", "5000/h sliding-log", "5000/h sliding"] {
         let clock = ManualClock::new();
         let gate = Gate::with_clock(rule.parse().unwrap(), clock.clone());
@@ -196,14 +215,15 @@ fn t11_what_is_taken_and_given_back_by_many_threads_adds_up() {
     }
 }
 
+// T12.
 /// Takes 1, gives 1 back, and changes the rule, all the time.
 #[test]
-fn t12_changing_the_rule_among_threads_loses_no_charge() {
+fn changing_the_rule_during_checks_loses_no_charge() {
     let clock = ManualClock::new();
     let gate = Gate::with_clock("9000/h".parse().unwrap(), clock.clone());
     let key = Limiter::with_clock("9000/h".parse().unwrap(), clock.clone());
     let taken = AtomicU64::new(0);
-    hammer(8, 500, || {
+    decide_on_threads(8, 500, || {
         let count = taken.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(10) {
             let rule = if count.is_multiple_of(20) { "18000/h burst 9000" } else { "9000/h" };
@@ -217,14 +237,15 @@ fn t12_changing_the_rule_among_threads_loses_no_charge() {
     assert_eq!(key.check_n("hot", 0).remaining, 9_000 - 4_000);
 }
 
+// T10.
 #[test]
-fn t10_locks_are_taken_in_one_order_whatever_order_is_asked_for() {
+fn locks_are_taken_in_one_order_whatever_the_order_of_the_requests() {
     let clock = ManualClock::new();
     let rule = || "100000/h".parse().unwrap();
     let gates: Vec<_> = (0..3).map(|_| Gate::with_clock(rule(), clock.clone())).collect();
     let limiters: Vec<_> = (0..3).map(|_| Limiter::with_clock(rule(), clock.clone())).collect();
     let next = AtomicU64::new(0);
-    let ranks = hammer(8, 500, || {
+    let ranks = decide_on_threads(8, 500, || {
         let turn = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
         let mut asks: Vec<_> = gates.iter().map(Gate::request).collect();
         asks.extend(limiters.iter().enumerate().map(|(key, limiter)| limiter.request(&key)));

@@ -27,11 +27,11 @@ use tidegate_core::Timestamp;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CachedClock {
-    face: Arc<Face>,
+    shared: Arc<CachedTime>,
 }
 
 #[derive(Debug)]
-struct Face {
+struct CachedTime {
     now_us: AtomicU64,
     /// Closed when the last clock is dropped, which ends the thread.
     _alive: Sender<()>,
@@ -44,27 +44,27 @@ impl CachedClock {
     /// If the system cannot start a thread.
     pub fn every(interval: Duration) -> Self {
         let system = SystemClock::new();
-        let (alive, hang_up) = channel();
+        let (alive, dropped) = channel();
         let now_us = AtomicU64::new(system.now().as_micros());
-        let face = Arc::new(Face { now_us, _alive: alive });
-        let watched = Arc::downgrade(&face);
+        let shared = Arc::new(CachedTime { now_us, _alive: alive });
+        let watched = Arc::downgrade(&shared);
         std::thread::Builder::new()
             .name("tidegate-clock".into())
             .spawn(move || {
-                while hang_up.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                    let Some(face) = watched.upgrade() else { break };
-                    face.now_us.store(system.now().as_micros(), Ordering::Relaxed);
+                while dropped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                    let Some(shared) = watched.upgrade() else { break };
+                    shared.now_us.store(system.now().as_micros(), Ordering::Relaxed);
                 }
             })
             .expect("the system can start one thread");
-        Self { face }
+        Self { shared }
     }
 }
 
 impl Clock for CachedClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.face.now_us.load(Ordering::Relaxed))
+        Timestamp::from_micros(self.shared.now_us.load(Ordering::Relaxed))
     }
 
     fn calendar_now(&self) -> Timestamp {

@@ -32,7 +32,7 @@ pub(super) fn us_per_count(read_counter: impl Fn() -> u64) -> u64 {
 }
 
 impl Sighting {
-    /// The tightest of several, so that an interruption between the readings does not widen it.
+    /// Returns the tightest of several sightings, so that an interruption between the readings does not widen it.
     fn tightest(system: impl Fn() -> Duration, counter: impl Fn() -> u64) -> Self {
         let sight = || Self { before: system(), count: counter(), after: system() };
         let attempts = (1..ATTEMPTS).map(|_| sight());
@@ -43,8 +43,8 @@ impl Sighting {
         self.after.saturating_sub(self.before)
     }
 
-    /// The shortest time that can have passed between the two counts, divided by the largest difference: the later
-    /// count may have been about to become the next.
+    /// Divides the shortest time that can have passed between the two sightings by the largest difference of their counts.
+    /// The difference is one more than the counts show, because the later count may have been about to advance.
     fn us_per_count_until(self, later: Self) -> u64 {
         let elapsed_ns = later.before.saturating_sub(self.after).as_nanos();
         let counts = u128::from(later.count.saturating_sub(self.count)) + 1;
@@ -84,7 +84,7 @@ mod tests {
             let second = Sighting::tightest(system, counter);
             let found = first.us_per_count_until(second);
 
-            // What our clock says after an hour of the system's.
+            // The calibrated clock's time after an hour of the system's clock.
             let hour_us = 3_600_000_000_u128;
             let ours_us = (u128::from(counts_per_s) * 3_600 * u128::from(found)) >> 64;
             let count_ns = u128::from(1_000_000_000 / counts_per_s) + 1;

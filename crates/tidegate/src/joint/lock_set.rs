@@ -42,7 +42,7 @@ pub(super) struct Charge<'a, C: Clock> {
     pub(super) charged: Option<[u64; 3]>,
 }
 
-/// The capacity that a new key asked for.
+/// A new key's claim to capacity, granted or not.
 struct Reservation {
     lock: usize,
     key: Fingerprint,
@@ -131,7 +131,8 @@ impl<'c, 'a, C: Clock> LockSet<'c, 'a, C> {
     /// Reserves the capacity for new keys. Keys without capacity are decided in the overflow state.
     #[cold]
     fn reserve(&mut self) {
-        // Room for a key may be made by evicting a key at rest, which moves others, and may need capacity itself.
+        // Reserving capacity may evict an idle key. That moves other keys, and the evicted key may be one of these charges,
+        // which then needs capacity again. So this repeats until no key has moved.
         let mut is_moved = true;
         while is_moved {
             is_moved = false;
@@ -245,7 +246,7 @@ fn order<C: Clock>(target: &Target<C>) -> LockOrder {
 }
 
 fn overflow_order<C: Clock>(store: &MemoryStore<C>) -> LockOrder {
-    // No number of a store is so large.
+    // Stores are numbered from 1, so no store has this bit.
     (store.number | 1 << 63, 0)
 }
 

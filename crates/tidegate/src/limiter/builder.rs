@@ -46,16 +46,6 @@ impl Builder {
     }
 
     /// Sets what happens to new keys while the table is full of keys in debt.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// # use tidegate::limiter::Overflow;
-    /// let limiter = Limiter::builder("1/h".parse()?).max_keys(1).overflow(Overflow::Share).build();
-    /// assert!(limiter.check("alice").is_allow());
-    /// assert!(limiter.check("bob").is_allow(), "the table is full, so bob takes from the shared limit");
-    /// assert!(limiter.check("carol").is_deny());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.config.overflow = overflow;
         self

@@ -50,13 +50,6 @@ impl Limiter {
     }
 
     /// Creates a limiter that enforces `rule` and uses the machine's clock.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let logins = Limiter::new("5/15min sliding-log".parse()?);
-    /// assert!(logins.check("alice").is_allow());
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub fn new(rule: Rule) -> Self {
         Self::with_clock(rule, SystemClock::new())
     }
@@ -256,16 +249,6 @@ impl<C: Clock> Limiter<C> {
     /// Returns the `k` keys with the most requests, and the `k` with the most denials, if the limiter was built with
     /// [`top_keys`](Builder::top_keys). The counts are estimates: a [`TopKey`](crate::store::TopKey) says by how much it may be
     /// too high, and [`Top::window`] which time the counts cover.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::builder("1/h".parse()?).top_keys().build();
-    /// for _ in 0..1_000 {
-    ///     let _ = limiter.check("alice");
-    /// }
-    /// assert_eq!(limiter.top(3).hot[0].name.to_string(), "alice");
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub fn top(&self, k: usize) -> Top {
         self.store.top(k)
     }
@@ -300,16 +283,6 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Starts a batch: many requests that are decided in one call, each on its own.
-    ///
-    /// ```
-    /// # use tidegate::Limiter;
-    /// let limiter = Limiter::new("10/s".parse()?);
-    /// let mut batch = limiter.batch();
-    /// batch.push("alice", 1);
-    /// batch.push("bob", 1);
-    /// assert!(batch.decide().iter().all(|decision| decision.is_allow()));
-    /// # Ok::<(), tidegate::RuleError>(())
-    /// ```
     pub fn batch(&self) -> Batch<C> {
         Batch::new(Arc::clone(&self.store))
     }

@@ -1,9 +1,8 @@
 //! The windows of a calendar in a named time zone, from jiff's time zone database (A2).
 //!
-//! Always   Windows touch and do not overlap, whatever the zone does to its clock. Days, weeks,
-//!          months and years begin with the first instant of their first date, once: a clock that
-//!          goes back over midnight does not start a day again.
-//!          Minutes and hours end early when the zone's clock is changed inside them.
+//! Always   Windows touch and do not overlap, also where the zone changes its clock. Days, weeks, months and years begin
+//!          with the first instant of their first date: if the clock goes back over midnight, the day does not begin a
+//!          second time. A minute or hour ends early if the zone's clock is changed within it.
 
 use crate::sync::lock_std;
 use jiff::civil::Date;
@@ -12,7 +11,7 @@ use jiff::{Span as Step, ToSpan, Zoned};
 use std::sync::{Arc, Mutex};
 use tidegate_core::{CalendarUnit, Timestamp, Window, Windows};
 
-/// The windows of a zone that the database knows.
+/// Returns the windows of a zone, if the database contains it.
 pub(crate) fn find(unit: CalendarUnit, zone: &str) -> Option<Arc<dyn Windows>> {
     let zone = TimeZone::get(zone).ok()?;
     Some(Arc::new(ZoneWindows { unit, zone, last: Mutex::new(None) }))
@@ -22,7 +21,7 @@ pub(crate) fn find(unit: CalendarUnit, zone: &str) -> Option<Arc<dyn Windows>> {
 struct ZoneWindows {
     unit: CalendarUnit,
     zone: TimeZone,
-    /// The window that was asked for last: nearly always the one that is asked for next.
+    /// The window of the last call, which most calls need again.
     last: Mutex<Option<Window>>,
 }
 
@@ -53,7 +52,7 @@ impl ZoneWindows {
         window
     }
 
-    /// A minute or an hour of the zone's clock, cut off where that clock is changed.
+    /// Returns a minute or an hour of the zone's clock, cut off where that clock is changed.
     fn by_clock(&self, now: &Zoned, length_secs: i64) -> Window {
         let time = now.time();
         let into_secs = (i64::from(time.minute()) * 60 + i64::from(time.second())) % length_secs;
@@ -72,7 +71,7 @@ impl ZoneWindows {
         Window { start: from_micros(start_us), end: from_micros(end_us) }
     }
 
-    /// Days and longer: from the first instant of one date to the first instant of another.
+    /// Returns a day or a longer window: from the first instant of one date to the first instant of another.
     fn by_date(&self, now: &Zoned) -> Option<Window> {
         let step: Step = match self.unit {
             CalendarUnit::Month => 1.month(),
@@ -82,7 +81,7 @@ impl ZoneWindows {
         };
         let first = self.first_date(now.date());
         let mut window = self.between(first, step)?;
-        // Where the clock goes back over midnight, the date falls back behind a window begun.
+        // If the clock went back over midnight, the date is again that of the previous window.
         if micros(now.timestamp()) >= window.end {
             window = self.between(first.checked_add(step).ok()?, step)?;
         }
@@ -117,7 +116,7 @@ fn zoned(now: Timestamp, zone: &TimeZone) -> Option<Zoned> {
     Some(timestamp.to_zoned(zone.clone()))
 }
 
-/// Windows that begin before 1970 begin with the epoch: there is no earlier timestamp.
+/// Converts a timestamp of jiff. One before 1970 becomes the epoch, because there is no earlier timestamp.
 fn micros(timestamp: jiff::Timestamp) -> Timestamp {
     from_micros(timestamp.as_microsecond())
 }

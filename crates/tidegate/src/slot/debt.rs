@@ -1,21 +1,23 @@
-//! What a key owes: more was charged than there was room for, and the time to come pays it.
+//! The debt of a key: a charge beyond what remained, which is repaid as the limit refills.
 //!
-//! A debt is paid as a row of requests would be, each as large as the limit admits at once and the last of what is left.
-//! A row of equal requests passes at equal distances, so only the first of them are asked about, and the rest is a
-//! product.
+//! A debt is repaid like a series of requests, each as large as the limit admits at once, the last one with the rest.
+//! Equal requests are admitted at equal intervals, so only the first ones are decided, and the time of the others is a
+//! multiplication.
 //!
-//! Bound    Any debt is worked out in `STEPS_MAX + 1` decisions; one that comes back from a snapshot in some two hundred
-//!          times as many, because its state tells when it is paid, and how much it is has to be found.
-//! Rounding A distance is the longest that was seen: a calendar's months are taken for months of 31 days.
+//! Bound    The repayment of any debt takes `STEPS_MAX + 1` decisions. A debt from a snapshot takes about two hundred times
+//!          as many: its state has the time of repayment only, and the amount is found by a binary search.
+//! Rounding Against the caller: the longest interval among the first requests is used for all others, so every calendar
+//!          month counts as one of 31 days.
 
-use crate::slot::rate_queue::admission_time;
+use crate::slot::admission_time::admission_time;
 use tidegate_core::{Limit, Span, State, Timestamp};
 
-/// How many requests of a row are decided one by one: a year of months, and a few in which a window finds its step.
+/// The number of requests that are decided one by one: a year of months, and a few more, because the first intervals of a
+/// window differ.
 const STEPS_MAX: u64 = 16;
 
-/// When `cost` is paid, if the line before it ends at `end`; charges it to the state as of then. A debt that is never
-/// paid is one until the end of time.
+/// Returns the time at which a debt of `cost` is repaid if the last waiter before it is admitted at `end`, and charges the
+/// debt to `state` as of that time. If it is never repaid, returns [`Timestamp::MAX`].
 pub(crate) fn paid_at(
     limit: &Limit,
     state: &mut State,
@@ -28,9 +30,9 @@ pub(crate) fn paid_at(
     let mut distance = Span::ZERO;
     for step in 0..full.min(STEPS_MAX) {
         let Ok((at, _)) = admission_time(limit, state, now, end, most) else {
-            return at_the_end_of_time(limit, state);
+            return never(limit, state);
         };
-        // The first finds whatever others have left, and the second may be the first of its kind.
+        // The first interval depends on what earlier requests have left, and the second may start a window.
         if let Some(end) = end.filter(|_| step > 1) {
             distance = distance.max(at.since(end));
         }
@@ -44,12 +46,14 @@ pub(crate) fn paid_at(
     }
     match admission_time(limit, state, now, end, rest) {
         Ok((at, _)) => at,
-        Err(_) => at_the_end_of_time(limit, state),
+        Err(_) => never(limit, state),
     }
 }
 
-/// Since when a state counts that is not of now but of a time to come, as it is where something is owed. `None` for all
-/// others: they are as new when they say that they are.
+/// Returns the time as of which a saved state was computed, if that is later than `now`: the state of a key with debt or
+/// waiters is. Returns `None` for any other state.
+///
+/// A state as of now is like new after its own `reset_after`; a state as of a later time is not.
 pub(crate) fn counts_from(limit: &Limit, state: &State, now: Timestamp) -> Option<Timestamp> {
     if limit.delays_requests() || limit.is_concurrency() {
         return None;
@@ -60,14 +64,14 @@ pub(crate) fn counts_from(limit: &Limit, state: &State, now: Timestamp) -> Optio
         return None;
     }
     let end = first_time_after(now, is_new);
-    // Before it counts, it is taken for one of that time, which is as new too early; or for a moment, in which the clock
-    // may tremble, it says more than one of that time ever does.
+    // Read before the time it was computed for, a state is like new too early. Within the clock skew before that time, its
+    // `reset_after` is longer than that of an exhausted state.
     let longest = |at: Timestamp| limit.peek(&limit.exhausted(at), at, 0).reset_after;
     let counts = |at: Timestamp| at + reset_after(at) >= end && reset_after(at) <= longest(at);
     Some(first_time_after(now, counts))
 }
 
-/// How much is owed, if nothing is left now, and this state counts from `paid` on, or from within a microsecond of it.
+/// Returns the debt that is repaid at `paid`, or within a microsecond of it, with this state, if nothing remains now.
 pub(crate) fn owed(limit: &Limit, now: Timestamp, state: &State, paid: Timestamp) -> u64 {
     let paid = paid + Span::from_micros(1);
     let left = |state: &State| limit.peek(state, paid, 0).remaining;
@@ -83,8 +87,8 @@ fn first_time_after(now: Timestamp, is_true: impl Fn(Timestamp) -> bool) -> Time
     Timestamp::from_micros(first)
 }
 
-/// The first number after `start` of which this is true, if it is true of all that follow; the last there is if it is
-/// true of none.
+/// Returns the first number after `start` for which `is_true` holds, or `u64::MAX` if it holds for none. If it holds for a
+/// number, it must hold for all greater ones.
 fn first_after(start: u64, is_true: impl Fn(u64) -> bool) -> u64 {
     let (mut before, mut step) = (start, 1_u64);
     let mut first = loop {
@@ -101,7 +105,8 @@ fn first_after(start: u64, is_true: impl Fn(u64) -> bool) -> u64 {
     first
 }
 
-fn at_the_end_of_time(limit: &Limit, state: &mut State) -> Timestamp {
+/// Sets the state of a debt that is never repaid.
+fn never(limit: &Limit, state: &mut State) -> Timestamp {
     *state = limit.exhausted(Timestamp::MAX);
     Timestamp::MAX
 }
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_many_is_found_wherever_it_is() {
+    fn the_first_number_is_found_in_any_position() {
         for first in [1, 2, 3, 100, 1_000_000_007, u64::MAX - 1, u64::MAX] {
             assert_eq!(first_after(0, |number| number >= first), first);
         }
@@ -120,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_is_found_in_the_state_that_it_leads_to() {
+    fn a_debt_is_computed_from_the_state_that_it_leads_to() {
         let now = Timestamp::from_micros(1_234_567);
         for rule in [
             "10/s",
@@ -139,7 +144,7 @@ mod tests {
                 let from = counts_from(&limit, &state, now).unwrap();
                 assert!(from <= paid && paid.since(from) <= Span::from_micros(1), "{rule}, {cost}");
                 assert_eq!(owed(&limit, now, &state, from), cost, "{rule}, {cost}");
-                assert_eq!(counts_from(&limit, &state, paid), None, "{rule}, {cost}: it is paid");
+                assert_eq!(counts_from(&limit, &state, paid), None, "{rule}, {cost}: it is repaid");
             }
         }
     }

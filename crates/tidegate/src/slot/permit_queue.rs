@@ -1,14 +1,14 @@
-//! The requests that wait for a permit under a concurrency limit, in the order they came (A12).
+//! The requests that wait for a permit under a concurrency limit, in the order in which they arrived (A12).
 //!
 //! Always   First come, first served: no request is admitted before a waiting one, however small its cost.
 //!          A permit that is granted to a cancelled waiter is released at once.
 
-use crate::slot::rate_queue::WAITERS_MAX;
-use crate::slot::waiter::{WaitOutcome, Waiter, WaiterStatus};
+use crate::slot::context::DecisionContext;
+use crate::slot::waiter::{WAITERS_MAX, WaitOutcome, Waiter, WaiterStatus};
 use crate::sync::wake::WakeList;
 use crate::sync::{Arc, next_id};
 use std::collections::VecDeque;
-use tidegate_core::{Decision, Limit, Retry, State, Ticket, Timestamp, Verdict};
+use tidegate_core::{Decision, Retry, State, Ticket, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct PermitQueue {
@@ -22,7 +22,7 @@ struct QueuedPermit {
     waiter: Arc<Waiter>,
 }
 
-/// A place in the queue.
+/// A waiting request's entry in the queue.
 #[derive(Debug)]
 pub(crate) struct PermitWait {
     number: u64,
@@ -43,14 +43,13 @@ impl PermitQueue {
     /// Takes a permit if one is free and no request waits for it.
     pub(crate) fn enter(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         cost: u64,
-        wakes: &mut WakeList,
     ) -> (Decision, Option<Ticket>) {
-        // Leases may have run out since the last request.
-        self.grant(limit, state, now, wakes);
+        let DecisionContext { limit, now, .. } = *context;
+        // Leases may have ended since the last request.
+        self.grant(context, state);
         if self.waiting.is_empty() || cost == 0 {
             return limit.enter(state, now, cost);
         }
@@ -61,7 +60,7 @@ impl PermitQueue {
         (decision, None)
     }
 
-    /// Returns whether as many requests wait as may.
+    /// Returns whether the queue is full.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITERS_MAX
     }
@@ -72,23 +71,21 @@ impl PermitQueue {
         PermitWait { number, waiter }
     }
 
-    /// Gives up a place, and what may have been granted to it already.
+    /// Removes a request, and releases the permit if it was granted already.
     pub(crate) fn leave(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         wait: &PermitWait,
-        wakes: &mut WakeList,
     ) {
         self.waiting.retain(|queued| queued.number != wait.number);
         if let Some(WaitOutcome::Granted(ticket)) = wait.outcome(None) {
-            limit.release(state, ticket);
+            context.limit.release(state, ticket);
         }
-        self.grant(limit, state, now, wakes);
+        self.grant(context, state);
     }
 
-    /// Wakes all waiters to look again: leases have changed, and may end earlier.
+    /// Wakes all waiters after leases have changed, because the next one may end earlier than they expect.
     pub(crate) fn wake_all(&self, wakes: &mut WakeList) {
         for queued in &self.waiting {
             queued.waiter.set(WaiterStatus::Unknown, wakes);
@@ -96,16 +93,11 @@ impl PermitQueue {
     }
 
     /// Grants free permits to the requests that have waited longest.
-    pub(crate) fn grant(
-        &mut self,
-        limit: &Limit,
-        state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
-    ) {
+    pub(crate) fn grant(&mut self, context: &mut DecisionContext<'_>, state: &mut State) {
+        let DecisionContext { limit, now, .. } = *context;
         while let Some(first) = self.waiting.front() {
             if !limit.is_concurrency() {
-                first.waiter.set(WaiterStatus::Restart, wakes);
+                first.waiter.set(WaiterStatus::Restart, context.wakes);
                 self.waiting.pop_front();
                 continue;
             }
@@ -116,7 +108,7 @@ impl PermitQueue {
                 }
                 _ => break,
             };
-            first.waiter.set(status, wakes);
+            first.waiter.set(status, context.wakes);
             self.waiting.pop_front();
         }
     }

@@ -1,56 +1,54 @@
-//! The requests that wait for their turn under a rate limit, in the order they came.
+//! The requests that wait for their turn under a rate limit, in the order in which they arrived.
 //!
-//! A limit that refuses says when it would not (`retry_after`). So a turn needs no arithmetic of its
-//! own: the limit is asked as of the time when the last one in line will have passed, and if it says
-//! "later", as of then. The state that is reached this way is the state at that future time. When
-//! a waiter gives up, the queue is replayed from the state in front of it, and the waiters behind
-//! move up.
+//! The turn of a request is computed when it joins (`admission_time.rs`). When a waiter gives up, the queue is replayed
+//! from the state before its first waiter, and the waiters behind the one that left get earlier turns.
 //!
-//! Always   First come, first served. Turns only move to earlier times, never to later ones. What was
-//!          charged for a waiter that gave up before its turn is given back whole. A step back of the
-//!          clock moves every turn along, also those that can no longer be given back; clock skew that
-//!          is absorbed moves none.
+//! Always   First come, first served. A turn only ever moves to an earlier time. The whole cost of a waiter that gives up
+//!          before its turn is returned. If the clock steps back, every turn moves back with it, also a final one. Clock
+//!          skew below [`CLOCK_SKEW_MAX`] moves none.
 
+use crate::slot::admission_time::admission_time;
+use crate::slot::context::DecisionContext;
 use crate::slot::debt::{counts_from, owed, paid_at};
-use crate::slot::waiter::{Waiter, WaiterStatus};
+use crate::slot::waiter::{WAITERS_MAX, Waiter, WaiterStatus};
 use crate::sync::wake::WakeList;
 use crate::sync::{Arc, next_id};
 use std::collections::VecDeque;
-use tidegate_core::{Decision, Denied, Limit, Retry, Span, State, Timestamp, Verdict};
+use tidegate_core::{Decision, Denied, Limit, Span, State, Timestamp};
 
-/// The longest step back of the clock that is absorbed: the counters of two processor cores differ.
+/// The largest step back of the clock that is ignored: the counters of two processor cores differ.
 const CLOCK_SKEW_MAX: Span = Span::from_millis(1);
-/// The longest queue.
-pub(crate) const WAITERS_MAX: usize = 16_384;
 
 /// The queue of one key; empty for most keys, most of the time.
 #[derive(Debug, Default)]
 pub(crate) struct RateQueue {
     pending: VecDeque<Pending>,
-    /// The state as the first waiter will find it; `None` when the queue is empty.
+    /// The state before the charge of the first waiter; `None` if the queue is empty.
     base: Option<State>,
-    /// Turns that are final, because others were told theirs on top of them.
+    /// Final turns: a request behind them was told its delay, which depends on them.
     promised: VecDeque<(Timestamp, Arc<Waiter>)>,
     /// The time of the last request: an earlier one means that the clock went back.
     seen: Timestamp,
 }
 
+/// A waiting request, or a debt.
 #[derive(Debug)]
 struct Pending {
     number: u64,
     cost: u64,
-    /// When it was asked, for a rule that makes requests wait; else when it will pass. The state
-    /// in front of the line is charged as of this time.
+    /// The time as of which the cost is charged to `base`: when the request arrived, under a rule that delays requests;
+    /// otherwise when it is admitted.
     charged_at: Timestamp,
+    /// The time of its turn.
     at: Timestamp,
     waiter: Arc<Waiter>,
-    /// It will not be given up.
+    /// Whether the waiter has committed to its turn.
     is_final: bool,
-    /// No request waits: the entry is what the key owes, and this the state once that is paid.
+    /// For a debt, the state once it is repaid; `None` for a request.
     debt: Option<Box<State>>,
 }
 
-/// A place in the queue.
+/// A waiting request's entry in the queue.
 #[derive(Debug)]
 pub(crate) struct RateWait {
     pub(crate) number: u64,
@@ -72,7 +70,8 @@ impl Pending {
 }
 
 impl RateQueue {
-    /// Returns the debt of a saved state, or what was promised to waiters: the state is that of when it is paid.
+    /// Returns the queue of a saved state that is as of a later time: one debt, which is repaid at that time. The waiters
+    /// of the saved queue are part of the debt. Returns `None` if the state is as of now.
     pub(crate) fn of_saved(limit: &Limit, state: &State, now: Timestamp) -> Option<Self> {
         let at = counts_from(limit, state, now)?;
         let (cost, after) = (owed(limit, now, state, at), Some(Box::new(state.clone())));
@@ -84,51 +83,45 @@ impl RateQueue {
         self.pending.is_empty()
     }
 
-    /// Whether anybody waits, in line or on a promise.
+    /// Returns whether a request waits, with a final turn or another one.
     pub(crate) fn has_waiters(&self) -> bool {
         !self.pending.is_empty() || !self.promised.is_empty()
     }
 
-    /// Returns whether the queue is full. A waiter that gives up makes all waiters behind it find their turn again, so
-    /// the queue is bounded.
+    /// Returns whether the queue is full. It is bounded because all turns behind a waiter that gives up are recomputed.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= WAITERS_MAX
     }
 
-    /// When the first one in line will pass.
+    /// Returns the time of the first turn.
     pub(crate) fn start(&self) -> Option<Timestamp> {
         self.pending.front().map(|first| first.at)
     }
 
-    /// When the last one in line will pass.
+    /// Returns the time of the last turn.
     fn end(&self) -> Option<Timestamp> {
         self.pending.back().map(|last| last.at)
     }
 
-    /// Returns whether the clock went back by so much that the waiters have to be moved first.
+    /// Returns whether the clock went back by more than clock skew, so that the turns have to be moved first.
     pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.seen.since(now) > CLOCK_SKEW_MAX
     }
 
-    /// Removes the waiters whose time has come, and finds new turns after the clock went back.
-    pub(crate) fn settle(
-        &mut self,
-        limit: &Limit,
-        state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
-    ) {
+    /// Removes the waiters that are due, and moves all turns if the clock went back.
+    pub(crate) fn settle(&mut self, context: &mut DecisionContext<'_>, state: &mut State) {
+        let DecisionContext { limit, now, .. } = *context;
         let step = self.seen.since(now);
         if !self.has_waiters() {
             self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
             return;
         }
         if step > CLOCK_SKEW_MAX {
-            // Every turn moves along with the clock; some waits may become shorter.
-            self.shift(|at| (at - step).max(now), wakes);
-            self.replay(limit, state, now, wakes, |_| {});
+            // Every turn moves back with the clock, and the replay may shorten some waits.
+            self.shift(|at| (at - step).max(now), context.wakes);
+            self.replay(context, state, |_| {});
         }
-        // While clock skew is absorbed, time stands still.
+        // During clock skew, the later time stays in force.
         self.seen = if step > CLOCK_SKEW_MAX { now } else { self.seen.max(now) };
         while self.promised.front().is_some_and(|(at, _)| *at <= now) {
             self.promised.pop_front();
@@ -140,7 +133,7 @@ impl RateQueue {
             if let Some(after) = first.debt {
                 *base = *after;
             } else if limit.decide(base, first.charged_at, first.cost).is_deny() {
-                // Promised under an earlier rule, and more than this one has.
+                // The turn was computed under an earlier rule, and costs more than this one holds.
                 *base = limit.exhausted(first.at);
             }
         }
@@ -149,7 +142,7 @@ impl RateQueue {
         }
     }
 
-    /// Goes over to another clock, which says `now` when the old one says `old_now`.
+    /// Converts all turns to another clock, which reads `now` when the old one reads `old_now`.
     pub(crate) fn rebase(&mut self, old_now: Timestamp, now: Timestamp, wakes: &mut WakeList) {
         self.shift(|at| now + at.since(old_now), wakes);
         self.seen = now;
@@ -166,8 +159,8 @@ impl RateQueue {
         }
     }
 
-    /// When a request that joins the line now would pass, with the state after that; the decision
-    /// is as seen from now. Joins nothing yet.
+    /// Returns the turn of a request that would join the queue now, the state after it, and its decision as of now. The
+    /// queue is not changed.
     pub(crate) fn forecast(
         &self,
         limit: &Limit,
@@ -180,7 +173,7 @@ impl RateQueue {
         Ok((at, state, decision))
     }
 
-    /// Takes a place for a request, asked now, that will pass at `at`.
+    /// Adds a request that arrives now and is admitted at `at`.
     pub(crate) fn join(
         &mut self,
         limit: &Limit,
@@ -199,8 +192,8 @@ impl RateQueue {
         wait
     }
 
-    /// Charges what there is no room for: it is paid after all waiters, and before all later requests. Debts in a
-    /// row are one entry, so the queue has at most one more entry than twice its waiters.
+    /// Adds a debt, which is repaid after the turns of all waiters and before those of later requests. Consecutive debts
+    /// are merged, so the queue has at most one more entry than twice its waiters.
     pub(crate) fn add_debt(&mut self, limit: &Limit, state: &mut State, now: Timestamp, cost: u64) {
         self.base.get_or_insert_with(|| state.clone());
         let at = paid_at(limit, state, now, self.end(), cost);
@@ -213,32 +206,30 @@ impl RateQueue {
         self.pending.push_back(Pending::debt(at, cost, after));
     }
 
-    /// Forgets what is owed; those behind find their turn when the line is played again.
+    /// Removes all debts. The caller replays the queue afterwards, which gives the waiters behind them earlier turns.
     pub(crate) fn clear_debts(&mut self) {
         self.pending.retain(|pending| pending.debt.is_none());
     }
 
-    /// Gives up a place, if its time has not come; those behind move up.
+    /// Removes a waiter that is not due yet, and moves the waiters behind it up.
     pub(crate) fn leave(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
         wait: &RateWait,
-        wakes: &mut WakeList,
     ) {
-        self.settle(limit, state, now, wakes);
+        self.settle(context, state);
         let is_it = |pending: &Pending| pending.number == wait.number;
         let Some(index) = self.pending.iter().position(is_it) else {
             self.promised.retain(|(_, waiter)| !Arc::ptr_eq(waiter, &wait.waiter));
             return;
         };
         self.pending.remove(index);
-        self.replay(limit, state, now, wakes, |_| {});
+        self.replay(context, state, |_| {});
     }
 
-    /// Makes a place final. Under a rule that makes requests wait, the state itself tells their
-    /// turns; once all are final, the line has nothing to add to it.
+    /// Makes a turn final. The state of a rule that delays requests includes all turns, so the queue is not needed once all
+    /// of them are final.
     pub(crate) fn commit(&mut self, limit: &Limit, number: u64) {
         for pending in self.pending.iter_mut().filter(|pending| pending.number == number) {
             pending.is_final = true;
@@ -248,15 +239,14 @@ impl RateQueue {
         }
     }
 
-    /// Changes the state in front of the queue and lets every waiter find its turn again.
+    /// Changes the state before the first waiter, and computes every turn again.
     pub(crate) fn replay(
         &mut self,
-        limit: &Limit,
+        context: &mut DecisionContext<'_>,
         state: &mut State,
-        now: Timestamp,
-        wakes: &mut WakeList,
         change: impl FnOnce(&mut State),
     ) {
+        let DecisionContext { limit, now, .. } = *context;
         if let Some(base) = self.base.take() {
             *state = base;
         }
@@ -276,10 +266,10 @@ impl RateQueue {
                 Ok(at) if at == pending.at => {}
                 Ok(at) if at < pending.at => {
                     pending.at = at;
-                    pending.waiter.set(WaiterStatus::At(at), wakes);
+                    pending.waiter.set(WaiterStatus::At(at), context.wakes);
                 }
-                // A rule that would let it wait longer, or not at all, does not break a promise made
-                // before; the promise takes all that the rule has.
+                // The changed rule would delay this turn or deny it. The waiter keeps its turn, which then exhausts the
+                // rule.
                 _ => {
                     *state = before;
                     if limit.decide(state, pending.at, pending.cost).is_deny() {
@@ -295,63 +285,11 @@ impl RateQueue {
         }
     }
 
-    /// Makes every place final: what follows was decided on top of them. Only where the state is as
-    /// of now, not as of the end of the line: under a rule that makes requests wait.
+    /// Makes every turn final, because a later request was told a delay that depends on them. Only for rules that delay
+    /// requests, whose state is as of now and not as of the last turn.
     pub(crate) fn freeze(&mut self) {
         let promised = self.pending.drain(..).map(|pending| (pending.at, pending.waiter));
         self.promised.extend(promised);
         self.base = None;
     }
-}
-
-/// The time at which `cost` passes, if the line before it ends at `end`; charges it to the state as
-/// of then.
-pub(crate) fn admission_time(
-    limit: &Limit,
-    state: &mut State,
-    now: Timestamp,
-    end: Option<Timestamp>,
-    cost: u64,
-) -> Result<(Timestamp, Decision), Denied> {
-    // A rule that makes requests wait knows its own line, and counts it as of now.
-    let from = if limit.delays_requests() { now } else { end.map_or(now, |end| end.max(now)) };
-    let first = limit.decide(state, from, cost);
-    let (as_of, decision) = match first.verdict {
-        Verdict::Deny(Retry::After(span)) if !limit.delays_requests() => {
-            let Some(from) = later(from, span) else {
-                return Err(first.deny(Retry::Never));
-            };
-            (from, limit.decide(state, from, cost))
-        }
-        _ => (from, first),
-    };
-    let at = match decision.verdict {
-        Verdict::Allow => as_of,
-        Verdict::Wait(span) => match later(as_of, span) {
-            Some(at) => at,
-            None => return Err(decision.deny(Retry::Never)),
-        },
-        Verdict::Deny(retry) => return Err(decision.deny(retry)),
-    };
-    // No request overtakes, not even where the rule's own arithmetic would let it.
-    let at = end.map_or(at, |end| at.max(end));
-    let wait = at.since(now);
-    let verdict = if wait.is_zero() { Verdict::Allow } else { Verdict::Wait(wait) };
-    Ok((at, seen_from(decision, verdict, as_of.since(now))))
-}
-
-/// A time after the end of time does not come.
-fn later(from: Timestamp, span: Span) -> Option<Timestamp> {
-    let at = from + span;
-    (at.since(from) == span).then_some(at)
-}
-
-/// Returns a decision that was made as of a later time, as seen from now.
-fn seen_from(mut decision: Decision, verdict: Verdict, later: Span) -> Decision {
-    if matches!(verdict, Verdict::Wait(_)) {
-        decision.remaining = 0;
-    }
-    decision.verdict = verdict;
-    decision.reset_after = decision.reset_after + later;
-    decision
 }

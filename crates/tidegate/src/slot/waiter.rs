@@ -1,25 +1,28 @@
-//! A waiter: what a waiting request and its queue share.
+//! A waiter: the state that a waiting request shares with its queue.
 //!
-//! Always   The line's lock is taken before a turn's, never after. Wakers are called when no lock is
-//!          held, because what they do is not our code.
+//! Always   The lock of the gate or shard is taken before the waiter's, never after. Wakers run foreign code, so they are
+//!          called when no lock is held.
 
 use crate::sync::wake::WakeList;
 use crate::sync::{Mutex, lock};
 use std::task::Waker;
 use tidegate_core::{Ticket, Timestamp};
 
+/// The longest queue of a key.
+pub(crate) const WAITERS_MAX: usize = 16_384;
+
 /// The status of a waiting request.
 #[derive(Debug)]
 pub(crate) enum WaiterStatus {
-    /// The turn comes at this time, or earlier if others give up.
+    /// The request is admitted at this time, or earlier if a waiter before it gives up.
     At(Timestamp),
-    /// The turn comes when enough others have finished.
+    /// The request waits for a permit, which is granted when enough other permits are released.
     Unknown,
-    /// It has come: this is what must be given back.
+    /// The permit was granted. The ticket has to be released.
     Granted(Ticket),
-    /// It will not come: the rule has changed, and no longer admits so much.
+    /// The rule changed, and its new maximum is below the cost of the request.
     Refused,
-    /// The rule has become one without permits: ask again.
+    /// The rule changed to one without permits, so the request has to be decided again.
     Restart,
 }
 
@@ -46,7 +49,7 @@ impl Waiter {
         wakes.extend(inner.waker.take());
     }
 
-    /// The time of the turn, where it is known; the waker is called when that changes.
+    /// Returns the time of the turn if it is known, and registers a waker that is called when it changes.
     pub(crate) fn at(&self, waker: Option<&Waker>) -> Option<Timestamp> {
         let mut inner = lock(&self.inner);
         let replaced = waker.and_then(|waker| inner.waker.replace(waker.clone()));
@@ -59,7 +62,7 @@ impl Waiter {
         at
     }
 
-    /// Takes the outcome if there is one; the waker is called when there is.
+    /// Takes the outcome if the wait has ended; otherwise registers a waker that is called when it ends.
     pub(crate) fn outcome(&self, waker: Option<&Waker>) -> Option<WaitOutcome> {
         let mut inner = lock(&self.inner);
         let mut replaced = None;
@@ -80,7 +83,7 @@ impl Waiter {
     }
 }
 
-/// How a wait for a permit has ended.
+/// The end of a wait for a permit.
 pub(crate) enum WaitOutcome {
     Granted(Ticket),
     Refused,

@@ -133,7 +133,7 @@ impl Snapshot {
         let mut output = Writer::new(output);
         output.begin()?;
         for (name, limiter) in limiters {
-            write_table(&mut output, name, &limiter.store)?;
+            write_limiter(&mut output, name, &limiter.store)?;
         }
         for (name, bytes) in attach() {
             output.attached(&name, &bytes)?;
@@ -236,7 +236,7 @@ impl Snapshot {
     }
 }
 
-fn write_table<W: Write, C: Clock>(
+fn write_limiter<W: Write, C: Clock>(
     output: &mut Writer<W>,
     name: &str,
     store: &MemoryStore<C>,

@@ -40,16 +40,17 @@ const HISTORY_MAX: usize = 2_048;
 const KEYS_MAX: usize = 8_192;
 const KEYS_MIN: usize = 16;
 /// When the maximum is reached, a key without admissions for this time is replaced by another.
-const SILENCE: Span = Span::from_secs(60);
-const LOOK: Span = Span::from_secs(1);
+const INACTIVE_AFTER: Span = Span::from_secs(60);
+/// The minimum time between two searches for inactive keys.
+const SEARCH_INTERVAL: Span = Span::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Auditor {
     /// One key in this many is recorded.
     sample: u64,
     keys_max: usize,
-    /// The time of the last search for keys without requests.
-    looked: Timestamp,
+    /// The time of the last search for inactive keys.
+    last_search: Timestamp,
     histories: HashMap<Fingerprint, History>,
     found: Audit,
 }
@@ -57,8 +58,9 @@ pub(in crate::store) struct Auditor {
 #[derive(Clone, Debug, Default)]
 struct History {
     /// The time and the cost of each admission.
-    passed: VecDeque<(Timestamp, u64)>,
-    asked: Timestamp,
+    admissions: VecDeque<(Timestamp, u64)>,
+    /// The time of the request that was admitted last, which may have been delayed.
+    last_request: Timestamp,
 }
 
 impl Auditor {
@@ -66,18 +68,18 @@ impl Auditor {
     pub(in crate::store) fn new(sample: u64, shards: usize) -> Self {
         let keys_max = KEYS_MIN.max(KEYS_MAX / shards);
         let (histories, found) = (HashMap::new(), Audit::default());
-        let looked = Timestamp::EPOCH;
-        Self { sample: sample.max(1), keys_max, looked, histories, found }
+        let last_search = Timestamp::EPOCH;
+        Self { sample: sample.max(1), keys_max, last_search, histories, found }
     }
 
     #[inline]
-    pub(in crate::store) fn watches(&self, key: Fingerprint) -> bool {
+    pub(in crate::store) fn samples(&self, key: Fingerprint) -> bool {
         // The high word chooses the shard, so this uses the other one.
         key.low.is_multiple_of(self.sample)
     }
 
     /// Records a decision, if its key is in the sample.
-    pub(in crate::store) fn hear(
+    pub(in crate::store) fn record(
         &mut self,
         limit: &Limit,
         key: Fingerprint,
@@ -94,33 +96,33 @@ impl Auditor {
         }
         if self.histories.len() >= self.keys_max && !self.histories.contains_key(&key) {
             // Recorded keys stay until they have had no admission for a while.
-            self.drop_silent(now);
+            self.drop_inactive(now);
             if self.histories.len() >= self.keys_max {
                 return;
             }
         }
         let history = self.histories.entry(key).or_default();
-        if now < history.asked {
+        if now < history.last_request {
             // The bound holds only between steps of the clock.
-            history.passed.clear();
+            history.admissions.clear();
         }
-        history.asked = now;
-        history.passed.push_back((limit.passes_at(now, wait), cost));
-        if history.passed.len() > HISTORY_MAX {
-            history.passed.pop_front();
+        history.last_request = now;
+        history.admissions.push_back((limit.passes_at(now, wait), cost));
+        if history.admissions.len() > HISTORY_MAX {
+            history.admissions.pop_front();
         }
         self.found.admissions += 1;
-        if let Some(breach) = history.breach(limit) {
+        if let Some(violation) = history.violation(limit) {
             self.found.violations += 1;
-            self.found.first.get_or_insert(breach);
+            self.found.first.get_or_insert(violation);
         }
     }
 
-    /// Removes keys without recent admissions, from time to time.
-    fn drop_silent(&mut self, now: Timestamp) {
-        if now < self.looked || now.since(self.looked) >= LOOK {
-            self.looked = now;
-            self.histories.retain(|_, history| now.since(history.asked) < SILENCE);
+    /// Removes inactive keys, at most once per [`SEARCH_INTERVAL`].
+    fn drop_inactive(&mut self, now: Timestamp) {
+        if now < self.last_search || now.since(self.last_search) >= SEARCH_INTERVAL {
+            self.last_search = now;
+            self.histories.retain(|_, history| now.since(history.last_request) < INACTIVE_AFTER);
         }
     }
 
@@ -145,10 +147,10 @@ impl Auditor {
 
 impl History {
     /// Returns an interval that ends with the newest admission and contains more than the bound allows.
-    fn breach(&self, limit: &Limit) -> Option<String> {
-        let (last_at, last) = *self.passed.back()?;
+    fn violation(&self, limit: &Limit) -> Option<String> {
+        let (last_at, last) = *self.admissions.back()?;
         let mut total = 0_u64;
-        for (at, cost) in self.passed.iter().rev() {
+        for (at, cost) in self.admissions.iter().rev() {
             let Some(sum) = total.checked_add(*cost) else {
                 // The bound exceeds the range of numbers: the rule never denies.
                 return None;
@@ -191,8 +193,8 @@ mod tests {
         ("5/s warmup 1s", 2),
     ];
 
-    fn hear(auditor: &mut Auditor, limit: &Limit, now: Timestamp, cost: u64) -> u64 {
-        auditor.hear(limit, KEY, (now, cost), &Decision::UNLIMITED);
+    fn record(auditor: &mut Auditor, limit: &Limit, now: Timestamp, cost: u64) -> u64 {
+        auditor.record(limit, KEY, (now, cost), &Decision::UNLIMITED);
         auditor.found.violations
     }
 
@@ -202,9 +204,9 @@ mod tests {
             let limit: Limit = rule.parse().unwrap();
             let mut auditor = Auditor::new(1, 1);
             for n in 1..=most {
-                assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "{rule}: {n} may pass");
+                assert_eq!(record(&mut auditor, &limit, START, 1), 0, "{rule}: {n} may pass");
             }
-            assert_eq!(hear(&mut auditor, &limit, START, 1), 1, "{rule}: {most} and not more");
+            assert_eq!(record(&mut auditor, &limit, START, 1), 1, "{rule}: {most} and not more");
             let first = auditor.found.first.clone().unwrap();
             assert_eq!(first, format!("`{limit}` let {} pass within 0s", most + 1));
         }
@@ -216,43 +218,47 @@ mod tests {
         let mut auditor = Auditor::new(1, 1);
         for n in 0..1_000 {
             let now = START + Span::from_millis(100 * n);
-            assert_eq!(hear(&mut auditor, &limit, now, 1), 0, "one every 100 ms");
+            assert_eq!(record(&mut auditor, &limit, now, 1), 0, "one every 100 ms");
         }
         let mut now = START + Span::from_secs(100);
-        assert_eq!(hear(&mut auditor, &limit, now, 20), 0, "the burst was never used");
+        assert_eq!(record(&mut auditor, &limit, now, 20), 0, "the burst was never used");
         now = now + Span::from_millis(99);
-        assert_eq!(hear(&mut auditor, &limit, now, 1), 1, "one more comes a millisecond too early");
+        assert_eq!(
+            record(&mut auditor, &limit, now, 1),
+            1,
+            "one more comes a millisecond too early"
+        );
     }
 
     #[test]
-    fn what_the_bound_does_not_speak_of_is_no_violation() {
+    fn an_event_that_the_bound_does_not_cover_is_no_violation() {
         let limit: Limit = "1/h".parse().unwrap();
         let mut auditor = Auditor::new(1, 1);
-        assert_eq!(hear(&mut auditor, &limit, START, 1), 0);
-        assert_eq!(hear(&mut auditor, &limit, START, 0), 0, "a cost of zero");
+        assert_eq!(record(&mut auditor, &limit, START, 1), 0);
+        assert_eq!(record(&mut auditor, &limit, START, 0), 0, "a cost of zero");
         auditor.forget(KEY);
-        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a refund");
+        assert_eq!(record(&mut auditor, &limit, START, 1), 0, "after a refund");
         auditor.forget_all();
-        assert_eq!(hear(&mut auditor, &limit, START, 1), 0, "after a change of rule");
+        assert_eq!(record(&mut auditor, &limit, START, 1), 0, "after a change of rule");
         let earlier = START - Span::from_secs(1);
-        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 0, "after a step of the clock");
-        assert_eq!(hear(&mut auditor, &limit, earlier, 1), 1, "and then it goes on");
+        assert_eq!(record(&mut auditor, &limit, earlier, 1), 0, "after a step of the clock");
+        assert_eq!(record(&mut auditor, &limit, earlier, 1), 1, "and then it goes on");
     }
 
     #[test]
-    fn one_key_in_so_many_is_watched_and_no_more_than_it_has_memory_for() {
+    fn a_sample_of_the_keys_is_recorded_up_to_a_maximum() {
         let mut auditor = Auditor::new(4, 64);
         let key = |low| Fingerprint { high: 1, low };
-        assert_eq!((1..=100).filter(|low| auditor.watches(key(*low))).count(), 25);
+        assert_eq!((1..=100).filter(|low| auditor.samples(key(*low))).count(), 25);
         let limit: Limit = "1/h".parse().unwrap();
         for low in 1..=192 {
-            auditor.hear(&limit, key(low), (START, 1), &Decision::UNLIMITED);
+            auditor.record(&limit, key(low), (START, 1), &Decision::UNLIMITED);
             assert!(auditor.histories.len() <= 128);
         }
         assert_eq!(auditor.found.admissions, 128, "the first keys are recorded");
-        let later = START + SILENCE;
-        auditor.hear(&limit, key(5), (later, 1), &Decision::UNLIMITED);
-        auditor.hear(&limit, key(200), (later, 1), &Decision::UNLIMITED);
+        let later = START + INACTIVE_AFTER;
+        auditor.record(&limit, key(5), (later, 1), &Decision::UNLIMITED);
+        auditor.record(&limit, key(200), (later, 1), &Decision::UNLIMITED);
         assert_eq!(auditor.histories.len(), 2, "keys without recent admissions are replaced");
         assert_eq!(
             (auditor.found.admissions, auditor.found.violations),

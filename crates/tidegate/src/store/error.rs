@@ -37,7 +37,7 @@ impl fmt::Display for StoreError {
             }
             Self::TooManyIdempotencyKeys { max } => write!(
                 f,
-                "the server remembers at most {max} requests with an id, three quarters of them for one client, and has no room left: \
+                "the server stores at most {max} requests with an id, three quarters of them for one client, and has no entry left: \
                  retry in a moment, or send the request without an id"
             ),
             Self::MixedStores => {

@@ -1,12 +1,12 @@
-//! Fingerprints of keys, under which a table stores them.
+//! Fingerprints of keys, under which a store keeps their states.
 //!
-//! Always   A fingerprint is 128 bits of SipHash-1-3 with a secret of the table. A client that chooses keys can choose
-//!          neither their places nor collisions: two keys share a fingerprint with probability 2^-127.
+//! Always   A fingerprint is 128 bits of SipHash-1-3 with a secret of the store. A client that chooses keys can choose
+//!          neither their rows nor collisions: two keys share a fingerprint with probability 2^-127.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// A hashed key. The high half chooses its place in the table. It is never zero, which marks an empty place.
+/// A hashed key. The high half determines its shard and its row. It is never zero, because zero marks an empty row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint {
     pub(crate) high: u64,
@@ -97,7 +97,7 @@ mod tests {
 
     const SECRETS: [[u64; 2]; 3] = [[0, 0], [1, 2], [0x0123_4567_89ab_cdef, u64::MAX]];
 
-    /// Maps a fingerprint to a place.
+    /// Maps a fingerprint to one of [`LEN`] indexes.
     type Placement = fn(Fingerprint) -> usize;
 
     const PLACES: [(&str, Placement); 3] = [
@@ -109,7 +109,7 @@ mod tests {
     /// Returns keys by their number.
     type Keys = fn(u64) -> u64;
 
-    /// Returns keys that hashes without a secret would place next to each other, or at the same place.
+    /// Returns keys that hashes without a secret would map to adjacent indexes, or to the same one.
     const CHOSEN: [(&str, Keys); 6] = [
         ("small numbers", |n| n),
         ("equal low bits", |n| n << 40),
@@ -147,9 +147,9 @@ mod tests {
         assert_eq!(INVERSE_OF_FX.wrapping_mul(FX), 1);
     }
 
-    /// T43 without timing: no place has more than its share plus six standard deviations.
+    /// T43 without timing: no index has more keys than its share plus six standard deviations.
     #[test]
-    fn t43_whatever_keys_are_chosen_they_are_spread_over_all_places() {
+    fn chosen_keys_are_spread_over_all_indexes() {
         for secret in SECRETS.map(Secret::new) {
             for ((where_, place), (name, key)) in
                 PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
@@ -164,10 +164,11 @@ mod tests {
         }
     }
 
+    // T43.
     /// Keys that collide in one table say nothing about another table: neither the same keys nor the same pairs collide, as
     /// they would if a secret were only added to a hash without one.
     #[test]
-    fn t43_keys_that_collide_under_one_secret_do_not_under_another() {
+    fn keys_that_collide_under_one_secret_do_not_under_another() {
         let [one, other, _] = SECRETS.map(Secret::new);
         for ((where_, place), (name, key)) in
             PLACES.into_iter().flat_map(|place| CHOSEN.map(|chosen| (place, chosen)))
@@ -176,7 +177,7 @@ mod tests {
             let same = here.iter().zip(&there).filter(|(here, there)| here == there).count();
             let share = here.len() / LEN;
             assert!(same <= share + 6 * (share.isqrt() + 1), "{where_}, {name}: {same}");
-            // The last key of each place, paired with the next one there.
+            // The last key of each index, paired with the next one.
             let mut last = [None; LEN];
             let pairs: Vec<(usize, usize)> = (0..here.len())
                 .filter_map(|n| last[here[n]].replace(n).map(|before| (before, n)))

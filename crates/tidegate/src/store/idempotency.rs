@@ -53,7 +53,7 @@ impl std::fmt::Display for InvalidIdempotencyKey {
 /// What makes two requests the same request.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct IdempotentRequest<'a> {
-    /// The number of the limiter's table.
+    /// The number of the limiter's store.
     pub(crate) limit: u64,
     pub(crate) key: u128,
     pub(crate) cost: u64,
@@ -171,7 +171,7 @@ mod tests {
     const REQUEST: IdempotentRequest<'_> =
         IdempotentRequest { limit: 1, key: 7, cost: 1, id: IdempotencyKey("7") };
 
-    /// A decision that can be told from others.
+    /// A decision that differs from others by this number.
     fn decision(remaining: u64) -> Decision {
         let mut decision = Decision::UNLIMITED;
         decision.remaining = remaining;

@@ -1,8 +1,8 @@
 //! The contract between limits and the stores that hold their state.
 //!
 //! A store keeps the state of limits: this process's memory ([`Limiter`](crate::Limiter)) or Redis (`tidegate_redis::RedisLimiter`).
-//! Whatever serves requests (a tower layer, the daemon, a gateway) asks a limit through [`LimitStore`] and does not know which store is
-//! behind it.
+//! Programs that serve requests (a tower layer, the daemon, a gateway) use a limit through [`LimitStore`] and do not know which
+//! store is behind it.
 //!
 //! Always   A decision is atomic: one request, or several together, all charged or none. There is no get-then-set.
 //! Always   A decision is always made. Where a store over a network does not answer, the limit's own policy decides; the other
@@ -106,10 +106,11 @@ pub trait LimitStore: fmt::Debug + Send + Sync + 'static {
     /// Starts a [`charge`](Self::charge) without waiting for it. If the store does not answer, the cost is not charged.
     fn charge_in_background(&self, key: &[u8], cost: u64);
 
-    /// Forgets what a key has used.
+    /// Clears everything that was charged to a key.
     fn reset<'a>(&'a self, key: &'a [u8]) -> Reply<'a, Result<(), StoreError>>;
 
-    /// Takes a permit, waiting for it at most `max_wait`. Under a `concurrency` rule the permit is a place in flight.
+    /// Takes a permit, waiting for it at most `max_wait`. Under a `concurrency` rule the request counts as in flight until the
+    /// permit is released.
     fn acquire<'a>(
         &'a self,
         key: &'a [u8],

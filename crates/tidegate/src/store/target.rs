@@ -1,7 +1,7 @@
 //! The state that a request is decided on: a gate, or one key of a store.
 
 use crate::clock::Clock;
-use crate::slot::{Admission, Slot};
+use crate::slot::{Admission, DecisionContext, Slot};
 use crate::store::gate::GateInner;
 use crate::store::memory::{MemoryStore, Placement};
 use crate::store::{Fingerprint, KeyName};
@@ -45,86 +45,72 @@ impl<C: Clock> Target<C> {
 
     /// Advances the queue to the current time, and returns that time.
     pub(crate) fn catch_up(&self) -> Timestamp {
-        self.look(|slot, limit, now, wakes| {
-            slot.catch_up(limit, now, wakes);
-            now
+        self.look(|slot, context| {
+            slot.catch_up(context);
+            context.now
         })
     }
 
     /// Calls a function with the slot, under its lock. Waiters are woken after the lock is released.
-    pub(crate) fn with<R>(
-        &self,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
-    ) -> R {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Slot, &mut DecisionContext<'_>) -> R) -> R {
         let mut wakes = WakeList::default();
         match self {
             Self::Gate(inner) => {
-                inner.with(|slow, now| work(&mut slow.slot, &slow.limit, now, &mut wakes))
+                let work = in_context(&mut wakes, work);
+                inner.with(|state, now| work(&mut state.slot, &state.limit, now))
             }
-            Self::Key(store, key, _) => {
-                store.with(*key, |slot, limit, now| work(slot, limit, now, &mut wakes)).0
-            }
-            Self::Overflow(store) => {
-                store.with_overflow(|slot, limit, now| work(slot, limit, now, &mut wakes))
-            }
+            Self::Key(store, key, _) => store.with(*key, in_context(&mut wakes, work)).0,
+            Self::Overflow(store) => store.with_overflow(in_context(&mut wakes, work)),
         }
     }
 
-    /// Calls a function with the slot if the key has one: a key that is not stored has nothing to return.
-    fn with_existing(&self, work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList)) {
+    /// Calls a function with the slot, unless the key is absent: then it has nothing to refund or reset.
+    fn with_existing(&self, work: impl FnOnce(&mut Slot, &mut DecisionContext<'_>)) {
         let mut wakes = WakeList::default();
         match self {
             Self::Gate(_) | Self::Overflow(_) => self.with(work),
             Self::Key(store, key, _) => {
-                store.with_existing(*key, |slot, limit, now| work(slot, limit, now, &mut wakes));
+                store.with_existing(*key, in_context(&mut wakes, work));
             }
         }
     }
 
-    /// Calls a function with the slot without changing it: a key that is not stored does not become so.
-    pub(crate) fn look<R>(
-        &self,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
-    ) -> R {
+    /// Calls a function with the slot without changing it. A key that is not stored stays absent.
+    pub(crate) fn look<R>(&self, work: impl FnOnce(&mut Slot, &mut DecisionContext<'_>) -> R) -> R {
         let mut wakes = WakeList::default();
         match self {
             Self::Gate(_) | Self::Overflow(_) => self.with(work),
-            Self::Key(store, key, _) => {
-                store.look(*key, |slot, limit, now| work(slot, limit, now, &mut wakes))
-            }
+            Self::Key(store, key, _) => store.look(*key, in_context(&mut wakes, work)),
         }
     }
 
     pub(crate) fn check(&self, cost: u64, max_wait: Span) -> Decision {
         let demand = (cost, max_wait);
         let mut wakes = WakeList::default();
-        let mut work =
-            |slot: &mut Slot, limit: &Limit, now| slot.check_within(limit, now, demand, &mut wakes);
+        let work =
+            |slot: &mut Slot, context: &mut DecisionContext<'_>| slot.check_within(context, demand);
         match self {
             Self::Key(store, key, name) => {
+                let work = in_context(&mut wakes, work);
                 store.request((*key, name), |decision| decision.verdict, work).0
             }
-            Self::Gate(_) | Self::Overflow(_) => {
-                self.with(|slot, limit, now, _| work(slot, limit, now))
-            }
+            Self::Gate(_) | Self::Overflow(_) => self.with(work),
         }
     }
 
     pub(crate) fn peek(&self, cost: u64, max_wait: Span) -> Decision {
         let demand = (cost, max_wait);
-        self.look(|slot, limit, now, wakes| slot.peek_within(limit, now, demand, wakes))
+        self.look(|slot, context| slot.peek_within(context, demand))
     }
 
     pub(crate) fn refund(&self, cost: u64) {
         let created_at = self.created_at();
-        self.with_existing(|slot, limit, now, wakes| {
-            slot.refund(limit, now, cost, created_at, wakes);
-        });
+        self.with_existing(|slot, context| slot.refund(context, cost, created_at));
     }
 
     pub(crate) fn reset(&self) {
         let created_at = self.created_at();
-        self.with_existing(|slot, limit, now, wakes| slot.reset(limit, now, created_at, wakes));
+        self.with_existing(|slot, context| slot.reset(context, created_at));
     }
 
     fn created_at(&self) -> Timestamp {
@@ -135,42 +121,50 @@ impl<C: Clock> Target<C> {
     }
 
     pub(crate) fn window(&self) -> Option<Window> {
-        self.look(|slot, limit, now, _| limit.window(&slot.state, now))
+        self.look(|slot, context| context.limit.window(&slot.state, context.now))
     }
 
     /// Reserves a turn at a known time. A concurrency limit has none, except now.
     pub(crate) fn reserve(&mut self, cost: u64, max_wait: Span) -> Admission {
-        self.admit_and_pin(Admission::verdict, |slot, limit, now, wakes| {
-            let max_wait = if limit.is_concurrency() { Span::ZERO } else { max_wait };
-            slot.admit(limit, now, cost, max_wait, wakes)
+        self.admit_and_pin(Admission::verdict, |slot, context| {
+            let max_wait = if context.limit.is_concurrency() { Span::ZERO } else { max_wait };
+            slot.admit(context, cost, max_wait)
         })
     }
 
     /// Requests admission. Also returns `max_wait`, which a `concurrency` rule with its own `wait` may shorten.
     pub(crate) fn admit(&mut self, cost: u64, max_wait: Span) -> (Admission, Span) {
         let verdict = |(admission, _): &(Admission, Span)| admission.verdict();
-        self.admit_and_pin(verdict, |slot, limit, now, wakes| {
-            let max_wait = limit.permit_wait().map_or(max_wait, |wait| wait.min(max_wait));
-            (slot.admit(limit, now, cost, max_wait, wakes), max_wait)
+        self.admit_and_pin(verdict, |slot, context| {
+            let max_wait = context.limit.permit_wait().map_or(max_wait, |wait| wait.min(max_wait));
+            (slot.admit(context, cost, max_wait), max_wait)
         })
     }
 
-    /// Requests admission, and remembers whether that was in the overflow: a return goes there too, even if the key has a
-    /// place in the table by then.
+    /// Requests admission. If it was decided in the overflow state, this target becomes that state, so that a refund or a
+    /// release goes there too, even if the key is stored by then.
     fn admit_and_pin<R>(
         &mut self,
         verdict: impl FnOnce(&R) -> Verdict,
-        work: impl FnOnce(&mut Slot, &Limit, Timestamp, &mut WakeList) -> R,
+        work: impl FnOnce(&mut Slot, &mut DecisionContext<'_>) -> R,
     ) -> R {
         let Self::Key(store, key, name) = self else { return self.with(work) };
         let mut wakes = WakeList::default();
-        let work = |slot: &mut Slot, limit: &Limit, now| work(slot, limit, now, &mut wakes);
-        let (admission, home) = store.request((*key, name), verdict, work);
-        if home == Placement::Overflow {
+        let work = in_context(&mut wakes, work);
+        let (admission, placement) = store.request((*key, name), verdict, work);
+        if placement == Placement::Overflow {
             *self = Self::Overflow(Arc::clone(store));
         }
         admission
     }
+}
+
+/// Converts a function that a target calls to one that a store calls.
+fn in_context<R>(
+    wakes: &mut WakeList,
+    work: impl FnOnce(&mut Slot, &mut DecisionContext<'_>) -> R,
+) -> impl FnOnce(&mut Slot, &Limit, Timestamp) -> R {
+    move |slot, limit, now| work(slot, &mut DecisionContext::new(limit, now, wakes))
 }
 
 impl<C: Clock> Clone for Target<C> {

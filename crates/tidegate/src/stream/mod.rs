@@ -136,7 +136,7 @@ impl<S: Stream, C: Clock, F> Limited<S, C, F> {
     /// tokio::select! {
     ///     biased;
     ///     _ = slow.next() => unreachable!("its turn comes in an hour"),
-    ///     () = std::future::ready(()) => {} // told to stop
+    ///     () = std::future::ready(()) => {} // a shutdown signal
     /// }
     /// let (rest, held) = slow.into_parts();
     /// assert_eq!(held, Some("b"));

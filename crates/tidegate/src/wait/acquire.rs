@@ -107,9 +107,9 @@ impl<C: Clock> Acquire<C> {
     ) -> Progress<C> {
         // The waker is registered first, so that a grant in between is not missed.
         let mut outcome = wait.outcome(Some(waker));
-        let (decision, lease_end) = self.target.with(|slot, limit, now, wakes| {
-            let decision = slot.look(limit, now, self.cost, wakes);
-            (decision, slot.next_lease_end(limit, now))
+        let (decision, lease_end) = self.target.with(|slot, context| {
+            let decision = slot.look(context, self.cost);
+            (decision, context.limit.next_lease_end(&slot.state, context.now))
         });
         // The deadline is in the clock's time; the limit's may be the calendar's, after a change of the rule.
         let now = self.target.clock().now();
@@ -196,8 +196,7 @@ impl<C: Clock> Acquire<C> {
     }
 
     fn leave_queue(&self, wait: &PermitWait) {
-        self.target
-            .with(|slot, limit, now, wakes| slot.leave_permit_queue(limit, now, wait, wakes));
+        self.target.with(|slot, context| slot.leave_permit_queue(context, wait));
     }
 }
 

@@ -4,6 +4,7 @@
 //!          failed, panicked or was cancelled (seed flaws 6 and 11).
 
 use crate::clock::{Clock, SystemClock};
+use crate::slot::DecisionContext;
 use crate::store::memory::MemoryStore;
 use crate::store::{KeyName, PermitRecord, Target};
 use crate::sync::Arc;
@@ -58,7 +59,8 @@ impl<C: Clock> Permit<C> {
             None => Target::Overflow(Arc::clone(store)),
         };
         let ticket = Ticket::from_words(record.ticket);
-        let (decision, end, now) = target.look(|slot, limit, now, _| {
+        let (decision, end, now) = target.look(|slot, context| {
+            let DecisionContext { limit, now, .. } = *context;
             let end = limit.lease_end(&slot.state, &ticket)?;
             Some((limit.peek(&slot.state, now, 0), end, now))
         })?;
@@ -81,7 +83,7 @@ impl<C: Clock> Permit<C> {
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
         if let Some((target, ticket)) = self.held.take() {
-            target.with(|slot, limit, now, wakes| slot.release(limit, now, ticket, wakes));
+            target.with(|slot, context| slot.release(context, ticket));
         }
     }
 }

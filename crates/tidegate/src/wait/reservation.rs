@@ -69,7 +69,7 @@ impl<C: Clock> Reservation<C> {
     /// Uses up the turn, due or not: its cost is no longer returned when the reservation is dropped.
     pub fn commit(mut self) {
         if let Some(queued) = self.queued.take() {
-            self.target.with(|slot, limit, _, _| slot.commit(limit, &queued));
+            self.target.with(|slot, context| slot.commit(context.limit, &queued));
         }
     }
 }
@@ -77,8 +77,7 @@ impl<C: Clock> Reservation<C> {
 impl<C: Clock> Drop for Reservation<C> {
     fn drop(&mut self) {
         if let Some(queued) = self.queued.take() {
-            self.target
-                .with(|slot, limit, now, wakes| slot.leave_rate_queue(limit, now, &queued, wakes));
+            self.target.with(|slot, context| slot.leave_rate_queue(context, &queued));
         }
     }
 }

@@ -27,7 +27,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
-    /// T14: within its bounds, and so never 0, whatever it is told.
+    /// T14: the limit stays within its bounds, and so never is 0, after any samples.
     #[test]
     fn the_limit_stays_within_its_bounds(
         law in law(),
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// Whatever went before, a round with an overload in it never raises the limit.
+    /// A round with an overload never raises the limit, after any earlier samples.
     #[test]
     fn an_overload_never_raises_the_limit(
         law in law(),

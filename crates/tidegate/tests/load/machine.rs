@@ -1,4 +1,4 @@
-//! What the files of the system say, and what is said of those that do not (A14).
+//! The readings of the system's files, and the errors of files that are missing or garbled (A14).
 
 use crate::tree::Tree;
 use proptest::prelude::*;
@@ -217,7 +217,7 @@ fn on_this_machine_every_signal_has_a_value_or_a_reason() {
         println!("{reading}");
         assert!(!reading.to_string().is_empty());
         if cfg!(target_os = "linux") && reading.signal == Signal::Memory {
-            assert!(reading.value.is_ok(), "Linux always tells its memory");
+            assert!(reading.value.is_ok(), "Linux always reports its memory");
         }
     }
 }

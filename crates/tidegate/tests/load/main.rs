@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adaptive;
-#[path = "../crew/mod.rs"]
-mod crew;
+#[path = "../executor/mod.rs"]
+mod executor;
 mod machine;
 mod permits;
 mod retries;

@@ -1,7 +1,7 @@
-//! Permits of an adaptive gate (T13, A14): each comes back exactly once, whatever becomes of its holder;
-//! nobody is admitted above the limit of the moment; who waits is served in order.
+//! Permits of an adaptive gate (T13, A14): each is released exactly once, also if its holder panics or is cancelled;
+//! no request is admitted above the current limit; waiters are admitted in order.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -48,12 +48,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Everybody at the gate: who is in, and who waits.
+/// The requests in flight, and the waiters.
 struct Scene {
     gate: AdaptiveGate<ManualClock>,
     clock: ManualClock,
     held: Vec<HeldPermit>,
-    crew: Crew<Result<HeldPermit, Denied>>,
+    executor: Executor<Result<HeldPermit, Denied>>,
     waiting: BTreeSet<usize>,
 }
 
@@ -73,10 +73,10 @@ impl Scene {
             Step::Wait => self.wait(Span::MAX),
             Step::WaitAtMost(ms) => self.wait(Span::from_millis(ms)),
             Step::GiveUp(which) => {
-                let who = self.waiting.iter().nth(which % self.waiting.len().max(1)).copied();
-                if let Some(who) = who {
-                    self.crew.dismiss(who);
-                    self.waiting.remove(&who);
+                let waiter = self.waiting.iter().nth(which % self.waiting.len().max(1)).copied();
+                if let Some(waiter) = waiter {
+                    self.executor.cancel(waiter);
+                    self.waiting.remove(&waiter);
                 }
             }
             Step::Succeed(which) => self.end(which, AdaptivePermit::succeed),
@@ -95,7 +95,7 @@ impl Scene {
     }
 
     fn wait(&mut self, patience: Span) {
-        let task = self.crew.hire(self.gate.acquire_within(patience));
+        let task = self.executor.spawn(self.gate.acquire_within(patience));
         self.waiting.insert(task);
     }
 
@@ -106,10 +106,10 @@ impl Scene {
         }
     }
 
-    /// Lets those whose turn has come go in, in the order they came.
+    /// Admits the waiters that were granted a permit, in the order of their arrival.
     fn settle(&mut self) {
         let mut last = None;
-        for (task, answer) in self.crew.work() {
+        for (task, answer) in self.executor.run() {
             self.waiting.remove(&task);
             if let Ok(permit) = answer {
                 assert!(last.is_none_or(|last| last < task), "first come, first served");
@@ -124,8 +124,9 @@ impl Scene {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(10_000) })]
 
+    // T13.
     #[test]
-    fn t13_whatever_happens_every_permit_comes_back_once(
+    fn every_permit_is_released_once_after_any_events(
         law in 0..3,
         steps in prop::collection::vec(step(), 0..300),
     ) {
@@ -135,20 +136,21 @@ proptest! {
             _ => Adaptive::gradient2(),
         };
         let (gate, clock) = gate(adaptive.between(1..=6).starting_at(3));
-        let (crew, waiting) = (Crew::new(), BTreeSet::new());
-        let mut scene = Scene { gate, clock, held: Vec::new(), crew, waiting };
+        let (executor, waiting) = (Executor::new(), BTreeSet::new());
+        let mut scene = Scene { gate, clock, held: Vec::new(), executor, waiting };
         for step in &steps {
             scene.act(step);
         }
         let gate = scene.gate.clone();
         drop(scene);
         prop_assert_eq!(gate.in_flight(), 0);
-        prop_assert!(gate.try_acquire().is_ok(), "and nobody stands in the way");
+        prop_assert!(gate.try_acquire().is_ok(), "and no waiter is before it");
     }
 }
 
+// T13.
 #[test]
-fn t13_many_threads_never_hold_more_than_the_largest_limit() {
+fn many_threads_never_hold_more_than_the_largest_limit() {
     const LIMIT_MAX: u64 = 4;
     let gate = AdaptiveGate::new(Adaptive::vegas().between(1..=LIMIT_MAX));
     let (inside, most) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -187,7 +189,7 @@ fn t13_many_threads_never_hold_more_than_the_largest_limit() {
 }
 
 #[test]
-fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_are_gone() {
+fn a_lowered_limit_revokes_no_permit_and_admits_none_until_enough_are_released() {
     let (gate, _) = gate(Adaptive::vegas());
     let mut held: Vec<HeldPermit> = (0..20).map(|_| gate.try_acquire().unwrap()).collect();
     for _ in 0..20 {
@@ -203,25 +205,25 @@ fn a_limit_that_comes_down_takes_nobodys_permit_and_admits_nobody_until_enough_a
 }
 
 #[test]
-fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
+fn a_raised_limit_wakes_waiters_up_to_the_new_limit() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1_000).starting_at(10));
     let mut held: Vec<HeldPermit> = (0..10).map(|_| gate.try_acquire().unwrap()).collect();
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     let polls = Rc::new(Cell::new(0));
     for _ in 0..30 {
         let (mut wait, polls) = (Box::pin(gate.acquire()), Rc::clone(&polls));
-        crew.hire(poll_fn(move |context| {
+        executor.spawn(poll_fn(move |context| {
             polls.set(polls.get() + 1);
             wait.as_mut().poll(context)
         }));
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     polls.set(0);
     clock.advance(Span::from_millis(5));
     for permit in held.drain(..) {
         permit.succeed();
     }
-    let admitted: Vec<usize> = crew.work().iter().map(|(task, _)| *task).collect();
+    let admitted: Vec<usize> = executor.run().iter().map(|(task, _)| *task).collect();
     assert_eq!(gate.limit(), 16, "ten that were quick: six more");
     assert_eq!(admitted, (0..16).collect::<Vec<_>>());
     assert_eq!(polls.get(), 16);
@@ -231,18 +233,18 @@ fn a_limit_that_goes_up_wakes_those_who_wait_and_no_others() {
 fn a_wait_ends_at_its_deadline() {
     let (gate, clock) = gate(Adaptive::vegas().between(1..=1));
     let _permit = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.acquire_within(Span::from_millis(10)));
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.acquire_within(Span::from_millis(10)));
+    assert!(executor.run().is_empty());
     clock.advance(Span::from_millis(9));
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     clock.advance(Span::from_millis(1));
-    let (_, answer) = crew.work().remove(0);
+    let (_, answer) = executor.run().remove(0);
     assert_eq!(answer.unwrap_err().decision.verdict, Verdict::Deny(Retry::OnRelease));
 }
 
 #[test]
-fn who_just_drops_a_permit_teaches_nothing() {
+fn a_permit_that_is_only_dropped_is_no_sample() {
     let (gate, clock) = gate(Adaptive::vegas().starting_at(1));
     for _ in 0..1_000 {
         let permit = gate.try_acquire().unwrap();

@@ -52,8 +52,9 @@ proptest! {
     }
 }
 
+// T49.
 #[test]
-fn t49_a_dead_service_at_1000_a_second_is_asked_a_tenth_more_and_not_four_times_as_often() {
+fn a_dead_service_at_1000_a_second_gets_a_tenth_more_requests_and_not_four_times_as_many() {
     let clock = ManualClock::new();
     let budget = RetryBudget::with_clock(Retries::new(), clock.clone());
     let (mut requests, mut retries) = (0_u64, 0_u64);
@@ -70,7 +71,7 @@ fn t49_a_dead_service_at_1000_a_second_is_asked_a_tenth_more_and_not_four_times_
 }
 
 #[test]
-fn somebody_who_asks_seldom_may_still_try_again() {
+fn a_client_with_few_requests_may_still_retry() {
     let clock = ManualClock::new();
     let budget = RetryBudget::with_clock(Retries::new(), clock.clone());
     for _ in 0..100 {

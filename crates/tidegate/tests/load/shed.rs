@@ -149,8 +149,9 @@ fn a_single_place_is_for_everybody() {
     assert!(none.try_enter(Priority::Batch).is_err());
 }
 
+// T13.
 #[test]
-fn t13_every_place_comes_back_from_threads_that_panic() {
+fn every_permit_is_released_by_threads_that_panic() {
     let shedder = Shedder::builder().watch_nothing().in_flight_max(3).build();
     thread::scope(|scope| {
         for thread in 0..8_usize {
@@ -176,9 +177,9 @@ fn t13_every_place_comes_back_from_threads_that_panic() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) })]
 
-    /// The promise: whoever is shed, nobody of a lower priority passes in its place.
+    /// If a request is shed, no request of a lower priority is admitted in its place.
     #[test]
-    fn nobody_is_shed_before_all_below_are(
+    fn no_request_is_shed_before_all_lower_priorities_are(
         shares in (0_u64..=100, 0_u64..=100, 0_u64..=100),
         max in 0_u64..30,
         taken in prop::collection::vec(0..4_usize, 0..40),

@@ -1,4 +1,4 @@
-//! A directory that looks like `/`, as far as load is told there.
+//! A directory with the files of `/` in which Linux reports load.
 
 use std::fs;
 use std::path::{Path, PathBuf};

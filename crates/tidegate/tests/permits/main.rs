@@ -1,13 +1,13 @@
 //! Permits of a concurrency limit (T13, A11, A12, A15, S6): never more in flight than the rule says,
-//! every permit back exactly once, first come first served, whatever happens to those who hold them
-//! or wait for them.
+//! every permit released exactly once, first come, first served, whatever happens to its holder or to a waiter.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "../crew/mod.rs"]
-mod crew;
+#[path = "../executor/mod.rs"]
+mod executor;
+mod leases;
 mod reset;
 
-use crew::Crew;
+use executor::Executor;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -16,9 +16,7 @@ use std::sync::{Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tidegate::{
-    Acquire, Denied, Gate, Limiter, ManualClock, Permit, Retry, Span, Verdict, check_all,
-};
+use tidegate::{Acquire, Denied, Gate, Limiter, ManualClock, Permit, Retry, Span, Verdict};
 
 type HeldPermit = Permit<ManualClock>;
 
@@ -31,16 +29,17 @@ fn free(gate: &Gate<ManualClock>) -> u64 {
     gate.check_n(0).remaining
 }
 
-fn granted(crew: &mut Crew<Result<HeldPermit, Denied>>) -> Vec<(usize, HeldPermit)> {
-    crew.work().into_iter().map(|(task, answer)| (task, answer.unwrap())).collect()
+fn granted(executor: &mut Executor<Result<HeldPermit, Denied>>) -> Vec<(usize, HeldPermit)> {
+    executor.run().into_iter().map(|(task, answer)| (task, answer.unwrap())).collect()
 }
 
 fn numbers(granted: &[(usize, HeldPermit)]) -> Vec<usize> {
     granted.iter().map(|(task, _)| *task).collect()
 }
 
+// S6.
 #[test]
-fn s6_of_ten_threads_that_try_before_any_leaves_five_are_admitted() {
+fn of_ten_threads_that_try_before_any_leaves_five_are_admitted() {
     let gate = Gate::new("concurrency 5".parse().unwrap());
     let (tried, admitted) = (Barrier::new(10), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -57,8 +56,9 @@ fn s6_of_ten_threads_that_try_before_any_leaves_five_are_admitted() {
     assert_eq!(gate.check_n(0).remaining, 5);
 }
 
+// S6.
 #[test]
-fn s6_of_twenty_threads_on_a_semaphore_of_three_all_finish_and_never_four_at_once() {
+fn of_twenty_threads_on_a_semaphore_of_three_all_finish_and_never_four_at_once() {
     let gate = Gate::new("concurrency 3".parse().unwrap());
     let (inside, most, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -80,8 +80,9 @@ fn s6_of_twenty_threads_on_a_semaphore_of_three_all_finish_and_never_four_at_onc
     assert_eq!(gate.check_n(0).remaining, 3);
 }
 
+// S6.
 #[test]
-fn s6_of_thirty_threads_on_20_per_2_s_twenty_are_admitted() {
+fn of_thirty_threads_on_20_per_2_s_twenty_are_admitted() {
     let (gate, clock) = gate("20/2s fixed");
     let admitted = AtomicU64::new(0);
     let rush = || {
@@ -101,8 +102,9 @@ fn s6_of_thirty_threads_on_20_per_2_s_twenty_are_admitted() {
     assert_eq!(rush(), 20);
 }
 
+// T13.
 #[test]
-fn t13_every_permit_comes_back_when_holders_panic() {
+fn every_permit_is_released_when_holders_panic() {
     let (gate, _) = gate("concurrency 4");
     thread::scope(|scope| {
         for number in 0..8 {
@@ -126,9 +128,10 @@ fn poll(future: &mut Pin<Box<Acquire<ManualClock>>>) -> Poll<Result<HeldPermit, 
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Not polled, waiting, waiting again, granted and not yet told, told: dropped at each of them.
+// T13.
+/// Dropped at every stage: not polled, waiting, polled again, granted and not yet polled, polled.
 #[test]
-fn t13_dropped_at_every_await_point_a_wait_leaves_nothing_behind() {
+fn a_wait_dropped_at_any_await_point_leaves_nothing_behind() {
     for rule in ["concurrency 1", "concurrency 1 lease 1h", "concurrency 1 wait 1h"] {
         for stage in 0..5 {
             let (gate, clock) = gate(rule);
@@ -148,74 +151,79 @@ fn t13_dropped_at_every_await_point_a_wait_leaves_nothing_behind() {
     }
 }
 
+// T13.
 #[test]
-fn t13_a_permit_granted_to_one_who_has_gone_is_passed_on() {
+fn a_permit_granted_to_a_cancelled_waiter_is_passed_on() {
     let (gate, _) = gate("concurrency 1");
     let held = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    let gone = crew.hire(gate.acquire());
-    let next = crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
-    drop(held); // granted to the first, who is not polled any more
-    crew.dismiss(gone);
-    assert_eq!(numbers(&granted(&mut crew)), [next]);
+    let mut executor = Executor::new();
+    let gone = executor.spawn(gate.acquire());
+    let next = executor.spawn(gate.acquire());
+    assert!(executor.run().is_empty());
+    drop(held); // granted to the first waiter, which is not polled any more
+    executor.cancel(gone);
+    assert_eq!(numbers(&granted(&mut executor)), [next]);
     assert_eq!(free(&gate), 1);
 }
 
+// A12.
 #[test]
-fn a12_permits_go_to_those_who_have_waited_longest() {
+fn permits_go_to_the_longest_waiting_requests() {
     let (gate, _) = gate("concurrency 2");
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..20 {
-        crew.hire(gate.acquire());
+        executor.spawn(gate.acquire());
     }
-    let mut held = granted(&mut crew);
+    let mut held = granted(&mut executor);
     let mut order = numbers(&held);
     while !held.is_empty() {
         drop(held.remove(0));
-        let new = granted(&mut crew);
+        let new = granted(&mut executor);
         order.extend(numbers(&new));
         held.extend(new);
     }
     assert_eq!(order, (0..20).collect::<Vec<_>>());
 }
 
+// A12.
 #[test]
-fn a12_a_large_request_at_the_front_is_not_starved_by_small_ones() {
+fn a_large_request_at_the_front_is_not_starved_by_small_ones() {
     let (gate, _) = gate("concurrency 4");
     let held: Vec<_> = (0..4).map(|_| gate.try_acquire().unwrap()).collect();
-    let mut crew = Crew::new();
-    let large = crew.hire(gate.request().cost(4).acquire());
-    let small: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    let large = executor.spawn(gate.request().cost(4).acquire());
+    let small: Vec<usize> = (0..4).map(|_| executor.spawn(gate.acquire())).collect();
+    assert!(executor.run().is_empty());
     for permit in held {
-        assert!(gate.try_acquire().is_err(), "who does not wait does not overtake either");
+        assert!(gate.try_acquire().is_err(), "a request that does not wait does not overtake");
         assert!(gate.check().is_deny() && gate.peek().is_deny());
-        assert!(crew.work().is_empty(), "small ones do not pass the large one");
+        assert!(executor.run().is_empty(), "small ones do not pass the large one");
         drop(permit);
     }
-    let first = granted(&mut crew);
+    let first = granted(&mut executor);
     assert_eq!(numbers(&first), [large]);
     drop(first);
-    assert_eq!(numbers(&granted(&mut crew)), small);
+    assert_eq!(numbers(&granted(&mut executor)), small);
 }
 
+// A12.
 #[test]
-fn a12_when_the_large_one_gives_up_the_small_ones_behind_it_go() {
+fn small_requests_are_granted_when_the_large_one_before_them_gives_up() {
     let (gate, _) = gate("concurrency 4");
     let _held = gate.request().cost(2).try_acquire().unwrap();
-    let mut crew = Crew::new();
-    let large = crew.hire(gate.request().cost(4).acquire());
+    let mut executor = Executor::new();
+    let large = executor.spawn(gate.request().cost(4).acquire());
     (0..3).for_each(|_| {
-        crew.hire(gate.acquire());
+        executor.spawn(gate.acquire());
     });
-    assert!(crew.work().is_empty());
-    crew.dismiss(large);
-    assert_eq!(numbers(&granted(&mut crew)), [1, 2]);
+    assert!(executor.run().is_empty());
+    executor.cancel(large);
+    assert_eq!(numbers(&granted(&mut executor)), [1, 2]);
 }
 
+// A12.
 #[test]
-fn a12_a_wait_ends_with_the_deadline_of_the_ask_or_of_the_rule_whichever_is_first() {
+fn a_wait_ends_with_the_earlier_deadline_of_request_and_rule() {
     let cases = [
         ("concurrency 1", Some(500), 500),
         ("concurrency 1 wait 2s", None, 2_000),
@@ -230,193 +238,67 @@ fn a12_a_wait_ends_with_the_deadline_of_the_ask_or_of_the_rule_whichever_is_firs
             Some(ms) => gate.request().within(Duration::from_millis(ms)).acquire(),
             None => gate.acquire(),
         };
-        let mut crew = Crew::new();
-        crew.hire(ask());
-        assert!(crew.work().is_empty(), "{rule}");
+        let mut executor = Executor::new();
+        executor.spawn(ask());
+        assert!(executor.run().is_empty(), "{rule}");
         clock.advance(Span::from_micros(expected_ms * 1_000 - 1));
-        assert!(crew.work().is_empty(), "{rule}: a microsecond early");
+        assert!(executor.run().is_empty(), "{rule}: a microsecond early");
         clock.advance(Span::from_micros(1));
-        assert!(crew.work().pop().unwrap().1.is_err(), "{rule}: the time is up");
-        crew.hire(ask());
-        assert!(crew.work().is_empty());
+        assert!(executor.run().pop().unwrap().1.is_err(), "{rule}: the time is up");
+        executor.spawn(ask());
+        assert!(executor.run().is_empty());
         clock.advance(Span::from_micros(expected_ms * 1_000));
         drop(held);
-        assert!(crew.work().pop().unwrap().1.is_ok(), "{rule}: free exactly at the deadline");
+        assert!(executor.run().pop().unwrap().1.is_ok(), "{rule}: free exactly at the deadline");
         assert_eq!(free(&gate), 1);
     }
 }
 
+// B8.
 #[test]
-fn a15_a_lease_that_runs_out_is_a_permit_that_is_back() {
-    let (gate, clock) = gate("concurrency 2 lease 10s");
-    let (first, second) = (gate.try_acquire().unwrap(), gate.try_acquire().unwrap());
-    let denied = gate.try_acquire().unwrap_err();
-    assert_eq!(denied.decision.retry_after(), Some(Span::from_secs(10)));
-    clock.advance(Span::from_micros(9_999_999));
-    assert!(gate.try_acquire().is_err());
-    clock.advance(Span::from_micros(1));
-    let (third, fourth) = (gate.try_acquire().unwrap(), gate.try_acquire().unwrap());
-    drop((first, second));
-    assert!(gate.try_acquire().is_err(), "given back late, they are not given back twice");
-    drop((third, fourth));
-    assert_eq!(free(&gate), 2);
-}
-
-#[test]
-fn a15_one_who_waits_is_woken_when_a_lease_runs_out_though_nobody_releases() {
-    let (gate, clock) = gate("concurrency 1 lease 10s");
-    let lost = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    (0..3).for_each(|_| {
-        crew.hire(gate.acquire());
-    });
-    assert!(crew.work().is_empty());
-    for turn in 0..3 {
-        clock.advance(Span::from_micros(9_999_999));
-        assert!(crew.work().is_empty());
-        clock.advance(Span::from_micros(1));
-        let got = granted(&mut crew);
-        assert_eq!(numbers(&got), [turn], "each lease runs out in its turn");
-        std::mem::forget(got);
-    }
-    drop(lost);
-    assert!(gate.try_acquire().is_err(), "the last one's lease is still good");
-}
-
-#[test]
-fn a15_a_small_request_behind_a_large_one_learns_of_leases_too() {
-    let (gate, clock) = gate("concurrency 3 lease 10s");
-    let _one = gate.try_acquire().unwrap();
-    clock.advance(Span::from_secs(5));
-    let _two = gate.request().cost(2).try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.request().cost(3).acquire());
-    crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
-    clock.advance(Span::from_secs(5));
-    assert!(crew.work().is_empty(), "one is back, the large one needs three");
-    clock.advance(Span::from_secs(5));
-    let first = granted(&mut crew);
-    assert_eq!(numbers(&first), [0]);
-    clock.advance(Span::from_secs(10));
-    assert_eq!(numbers(&granted(&mut crew)), [1]);
-}
-
-/// `peek` is what `check` would say: also when a lease has run out and somebody waits for it.
-#[test]
-fn a15_peek_and_check_all_see_a_lease_that_has_run_out_as_check_does() {
-    let ask = |how: u8| {
-        let (gate, clock) = gate("concurrency 2 lease 10s");
-        let _lost = gate.request().cost(2).try_acquire().unwrap();
-        let mut waits = Box::pin(gate.acquire());
-        assert!(poll(&mut waits).is_pending());
-        clock.advance(Span::from_secs(10));
-        match how {
-            0 => gate.check().verdict,
-            1 => gate.peek().verdict,
-            _ => check_all([gate.request()]).decision.verdict,
-        }
-    };
-    assert_eq!(ask(0), Verdict::Allow, "one for who waits, one is left");
-    assert_eq!((ask(1), ask(2)), (Verdict::Allow, Verdict::Allow));
-}
-
-#[test]
-fn a15_the_permits_of_one_key_do_not_count_for_another_and_keys_at_rest_are_forgotten() {
-    let clock = ManualClock::new();
-    let limiter = Limiter::with_clock("concurrency 2".parse().unwrap(), clock.clone());
-    let held: Vec<_> = (0..5_000_u32).map(|key| limiter.try_acquire(&key).unwrap()).collect();
-    assert_eq!(limiter.keys(), 5_000, "nobody in flight is forgotten");
-    assert!((0..5_000_u32).all(|key| limiter.check_n(&key, 0).remaining == 1));
-    drop(held);
-    (0..10_000_u32).for_each(|stranger| {
-        let _ = limiter.check(&("stranger", stranger));
-    });
-    assert!(limiter.keys() < 10_000, "{} keys", limiter.keys());
-    assert_eq!(limiter.check_n(&7_u32, 0).remaining, 2);
-}
-
-fn forget_the_idle(limiter: &Limiter<ManualClock>) {
-    for stranger in 0..3_000_u32 {
-        let _ = limiter.check(&("stranger", stranger));
-    }
-}
-
-/// A permit whose lease ran out in an earlier life of its key names nobody in the present one.
-#[test]
-fn a15_a_permit_from_before_a_key_was_forgotten_releases_nobody_elses() {
-    let clock = ManualClock::new();
-    let limiter = Limiter::with_clock("concurrency 1 lease 10s".parse().unwrap(), clock.clone());
-    let old = limiter.try_acquire("alice").unwrap();
-    clock.advance(Span::from_secs(10));
-    forget_the_idle(&limiter);
-    let _new = limiter.try_acquire("alice").unwrap();
-    drop(old);
-    assert!(limiter.try_acquire("alice").is_err(), "two in flight of one");
-}
-
-/// The same for one who was granted a permit, never looked, and leaves in a later life of the key.
-#[test]
-fn a15_a_wait_from_before_a_key_was_forgotten_takes_nobody_elses_place() {
-    let clock = ManualClock::new();
-    let limiter = Limiter::with_clock("concurrency 1 lease 10s".parse().unwrap(), clock.clone());
-    let held = limiter.try_acquire("alice").unwrap();
-    let mut old = Box::pin(limiter.acquire("alice"));
-    assert!(poll(&mut old).is_pending());
-    drop(held);
-    clock.advance(Span::from_secs(10));
-    forget_the_idle(&limiter);
-    let held = limiter.try_acquire("alice").unwrap();
-    let mut crew = Crew::new();
-    crew.hire(limiter.acquire("alice"));
-    assert!(crew.work().is_empty());
-    drop(old);
-    drop(held);
-    assert_eq!(granted(&mut crew).len(), 1, "who waits is still in line");
-}
-
-#[test]
-fn b8_a_raised_limit_lets_those_who_wait_in_at_once_and_in_order() {
+fn a_raised_limit_admits_waiters_at_once_and_in_order() {
     let (gate, _) = gate("concurrency 1");
     let _held = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for cost in [1, 2, 1, 1] {
-        crew.hire(gate.request().cost(cost).acquire());
+        executor.spawn(gate.request().cost(cost).acquire());
     }
-    // The second asks for two, which one can never be: it is refused, and holds nobody up.
+    // The second asks for two, which one can never be: it is denied, and delays no other waiter.
     assert_eq!(
-        crew.work().pop().unwrap().1.unwrap_err().decision.verdict,
+        executor.run().pop().unwrap().1.unwrap_err().decision.verdict,
         Verdict::Deny(Retry::Never)
     );
     gate.set_rule("concurrency 3".parse().unwrap());
-    let inside = granted(&mut crew);
+    let inside = granted(&mut executor);
     assert_eq!(numbers(&inside), [0, 2]);
     assert_eq!(free(&gate), 0);
 }
 
+// B8.
 #[test]
-fn b8_a_lowered_limit_throws_nobody_out_and_lets_nobody_in_until_they_have_left() {
+fn a_lowered_limit_keeps_its_permits_and_admits_none_until_they_are_released() {
     let (gate, _) = gate("concurrency 4");
     let mut held: Vec<_> = (0..4).map(|_| gate.try_acquire().unwrap()).collect();
-    let mut crew = Crew::new();
-    crew.hire(gate.request().cost(3).acquire());
-    crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.request().cost(3).acquire());
+    executor.spawn(gate.acquire());
+    assert!(executor.run().is_empty());
     gate.set_rule("concurrency 2".parse().unwrap());
-    let refused = crew.work();
+    let refused = executor.run();
     assert_eq!(refused.len(), 1, "three can never be two");
     assert_eq!(refused[0].1.as_ref().unwrap_err().decision.verdict, Verdict::Deny(Retry::Never));
     for _ in 0..2 {
         held.pop();
-        assert!(crew.work().is_empty(), "still two in flight or more");
+        assert!(executor.run().is_empty(), "still two in flight or more");
     }
     held.pop();
-    assert_eq!(numbers(&granted(&mut crew)), [1]);
+    assert_eq!(numbers(&granted(&mut executor)), [1]);
 }
 
+// B8.
 /// Permits that were held before the rule had a lease: each is still released by its own guard.
 #[test]
-fn b8_permits_from_before_there_were_leases_are_given_back_one_by_one() {
+fn permits_from_before_leases_are_released_one_by_one() {
     for first_back in [0, 1] {
         let (gate, _) = gate("concurrency 2");
         let mut held = vec![gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
@@ -428,8 +310,9 @@ fn b8_permits_from_before_there_were_leases_are_given_back_one_by_one() {
     }
 }
 
+// B8.
 #[test]
-fn b8_a_lease_that_ran_out_before_leases_were_abolished_is_not_given_back_twice() {
+fn a_lease_that_ended_before_a_change_is_not_released_twice() {
     let (gate, clock) = gate("concurrency 1 lease 10s");
     let lapsed = gate.try_acquire().unwrap();
     clock.advance(Span::from_secs(10));
@@ -439,8 +322,9 @@ fn b8_a_lease_that_ran_out_before_leases_were_abolished_is_not_given_back_twice(
     assert!(gate.try_acquire().is_err(), "two in flight of one");
 }
 
+// B8.
 #[test]
-fn b8_a_permit_from_before_the_rule_was_a_rate_releases_nobody_elses() {
+fn a_permit_from_before_a_rate_releases_no_other_permit() {
     for concurrency in ["concurrency 1", "concurrency 1 lease 1h"] {
         let (gate, _) = gate(concurrency);
         let old = gate.try_acquire().unwrap();
@@ -453,17 +337,18 @@ fn b8_a_permit_from_before_the_rule_was_a_rate_releases_nobody_elses() {
     }
 }
 
+// B8.
 #[test]
-fn b8_who_is_refused_because_the_rule_has_no_permits_any_more_is_not_charged() {
+fn a_waiter_that_is_denied_because_the_rule_became_a_rate_is_not_charged() {
     let (gate, _) = gate("concurrency 1");
     let _held = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.acquire());
+    assert!(executor.run().is_empty());
     gate.set_rule("5/s".parse().unwrap());
-    let admitted = crew.work().into_iter().filter(|(_, answer)| answer.is_ok()).count();
+    let admitted = executor.run().into_iter().filter(|(_, answer)| answer.is_ok()).count();
     let used = 5 - gate.check_n(0).remaining;
-    assert_eq!(used, u64::try_from(admitted).unwrap(), "charged for those who passed, no others");
+    assert_eq!(used, u64::try_from(admitted).unwrap(), "charged for the admitted requests only");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -488,7 +373,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..60)
 }
 
-/// Those in flight and those who wait, as somebody sees it who only counts.
+/// A model that counts the requests in flight and the waiters.
 #[derive(Default)]
 struct Ledger {
     held: Vec<(u64, HeldPermit)>,
@@ -501,7 +386,7 @@ impl Ledger {
         self.held.iter().map(|(cost, _)| *cost).sum()
     }
 
-    /// Polled in any order, granted in one: those who are in now must be the first in line.
+    /// Waiters are polled in any order and granted in one: the admitted ones must be the first in the queue.
     fn let_in(&mut self, mut inside: Vec<(usize, Result<HeldPermit, Denied>)>) {
         inside.sort_by_key(|(task, _)| *task);
         for (task, answer) in inside {
@@ -514,12 +399,13 @@ impl Ledger {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40_000) })]
 
-    /// Whatever is mixed: never more in flight than the rule, in the order they came, all back.
+    // T13.
+    /// After any events: never more in flight than the rule admits, in order of arrival, and all released.
     #[test]
-    fn t13_in_flight_never_exceeds_the_limit_and_ends_at_zero(events in events()) {
+    fn in_flight_never_exceeds_the_limit_and_ends_at_zero(events in events()) {
         let (gate, clock) = gate("concurrency 4");
         let (mut max, mut most) = (4, 4);
-        let (mut crew, mut ledger) = (Crew::new(), Ledger::default());
+        let (mut executor, mut ledger) = (Executor::new(), Ledger::default());
         for event in events {
             match event {
                 Event::Try(cost) => {
@@ -527,36 +413,37 @@ proptest! {
                     ledger.held.extend(permit.map(|permit| (cost, permit)));
                 }
                 Event::Join(cost) => {
-                    ledger.waiting.push(crew.hire(gate.request().cost(cost).acquire()));
+                    ledger.waiting.push(executor.spawn(gate.request().cost(cost).acquire()));
                     ledger.costs.push(cost);
                 }
-                Event::Work => ledger.let_in(crew.work()),
-                Event::GiveUp(who) if !ledger.waiting.is_empty() => {
-                    crew.dismiss(ledger.waiting.remove(who % ledger.waiting.len()));
+                Event::Work => ledger.let_in(executor.run()),
+                Event::GiveUp(waiter) if !ledger.waiting.is_empty() => {
+                    executor.cancel(ledger.waiting.remove(waiter % ledger.waiting.len()));
                 }
-                Event::Release(who) if !ledger.held.is_empty() => {
-                    drop(ledger.held.swap_remove(who % ledger.held.len()));
+                Event::Release(permit) if !ledger.held.is_empty() => {
+                    drop(ledger.held.swap_remove(permit % ledger.held.len()));
                 }
                 Event::GiveUp(_) | Event::Release(_) => {}
                 Event::SetRule(next) => {
                     gate.set_rule(format!("concurrency {next}").parse().unwrap());
-                    ledger.let_in(crew.work());
+                    ledger.let_in(executor.run());
                     max = next;
                 }
             }
-            // Who is above a lowered limit may finish.
+            // Requests above a lowered limit may finish.
             most = if ledger.in_flight() <= max { max } else { most.max(max) };
             prop_assert!(ledger.in_flight() <= most, "{event:?}: {} of {most}", ledger.in_flight());
         }
-        ledger.waiting.into_iter().for_each(|task| crew.dismiss(task));
+        ledger.waiting.into_iter().for_each(|task| executor.cancel(task));
         ledger.held.clear();
         prop_assert_eq!((free(&gate), clock.sleepers()), (max, 0));
     }
 }
 
+// T13.
 /// Threads that ask, poll a few times, and hold or give up, at random.
 #[test]
-fn t13_threads_that_take_and_give_up_at_random_leave_nothing_in_flight() {
+fn threads_that_acquire_and_cancel_at_random_leave_nothing_in_flight() {
     let limiter = Limiter::with_clock("concurrency 3".parse().unwrap(), ManualClock::new());
     let in_flight = AtomicU64::new(0);
     let too_many = Mutex::new(None);

@@ -1,33 +1,37 @@
-//! A reset under a concurrency rule (spec/concurrency.md): who is in flight is forgotten, and their permits give nothing back.
+//! A reset under a concurrency rule (spec/concurrency.md): the requests in flight are no longer counted, and their permits release
+//! nothing.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::{free, gate, granted, numbers};
 use tidegate::{Limiter, ManualClock, Span};
 
 #[test]
-fn a_reset_forgets_who_is_in_flight_and_lets_in_who_waits() {
+fn a_reset_clears_requests_in_flight_and_admits_waiters() {
     for rule in ["concurrency 2", "concurrency 2 lease 1h"] {
         let (gate, _) = gate(rule);
         let forgotten = [gate.try_acquire().unwrap(), gate.try_acquire().unwrap()];
-        let mut crew = Crew::new();
-        let next: Vec<usize> = (0..4).map(|_| crew.hire(gate.acquire())).collect();
-        assert!(crew.work().is_empty());
-        crew.dismiss(next[1]);
+        let mut executor = Executor::new();
+        let next: Vec<usize> = (0..4).map(|_| executor.spawn(gate.acquire())).collect();
+        assert!(executor.run().is_empty());
+        executor.cancel(next[1]);
         gate.reset();
-        let held = granted(&mut crew);
-        assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two who wait, and not the last");
+        let held = granted(&mut executor);
+        assert_eq!(numbers(&held), [next[0], next[2]], "{rule}: two waiters, and not the last");
         drop(forgotten);
-        assert!(crew.work().is_empty(), "{rule}: what was forgotten is not given back");
+        assert!(
+            executor.run().is_empty(),
+            "{rule}: permits from before the reset are not released"
+        );
         assert_eq!(free(&gate), 0);
         drop(held);
-        assert_eq!(numbers(&granted(&mut crew)), next[3..]);
+        assert_eq!(numbers(&granted(&mut executor)), next[3..]);
         assert_eq!(free(&gate), 2);
     }
 }
 
-/// What is left of a key that nobody uses is swept away, and its tickets start over. The clock stands still.
+/// An unused key is swept after a reset, and its tickets are numbered anew. The clock stands still.
 #[test]
-fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
+fn a_permit_from_before_a_reset_releases_no_later_permit() {
     let sweep: fn(&Limiter<ManualClock>) = |limiter| {
         limiter.sweep();
     };
@@ -50,7 +54,7 @@ fn a_permit_that_was_forgotten_gives_back_nothing_of_who_comes_next() {
 }
 
 #[test]
-fn a_reset_under_a_rate_forgets_who_was_in_flight_under_the_rule_before() {
+fn a_reset_under_a_rate_clears_requests_in_flight_under_the_earlier_rule() {
     let (gate, _) = gate("concurrency 1");
     let forgotten = gate.try_acquire().unwrap();
     gate.set_rule("1/s".parse().unwrap());

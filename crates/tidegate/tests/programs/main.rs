@@ -33,37 +33,43 @@ fn printed(show: impl FnOnce(&mut Vec<u8>) -> Result<(), Box<dyn Error>>) -> Str
     String::from_utf8(out).unwrap()
 }
 
+// S1.
 #[test]
-fn s1_one_order_in_thirty_minutes() {
+fn one_order_in_thirty_minutes() {
     assert_eq!(printed(shopping::show), include_str!("shopping.txt"));
 }
 
+// S2.
 #[test]
-fn s2_fifty_in_ten_seconds_smoothed() {
+fn fifty_in_ten_seconds_smoothed() {
     assert_eq!(printed(api_client::show), include_str!("api_client.txt"));
 }
 
+// S3.
 #[cfg(feature = "zones")]
 #[test]
-fn s3_one_sign_in_a_day_of_shanghai() {
+fn one_sign_in_a_day_of_shanghai() {
     assert_eq!(printed(sign_in::show), include_str!("sign_in.txt"));
 }
 
+// S4.
 #[test]
-fn s4_thirty_replies_a_minute_and_fifteen_at_once() {
+fn thirty_replies_a_minute_and_fifteen_at_once() {
     assert_eq!(printed(posts::show), include_str!("posts.txt"));
 }
 
+// S6.
 /// Threads race differently each time; what comes of it does not.
 #[test]
-fn s6_threads_on_places_on_a_line_and_on_a_window() {
+fn threads_on_permits_on_a_queue_and_on_a_window() {
     for _ in 0..20 {
         assert_eq!(printed(endpoints::show), include_str!("endpoints.txt"));
     }
 }
 
+// P4.
 #[cfg(all(feature = "stream", feature = "tokio"))]
 #[test]
-fn p4_messages_are_handled_at_a_steady_rate_by_two_at_once() {
+fn messages_are_handled_at_a_steady_rate_by_two_at_once() {
     assert_eq!(printed(messages::show), include_str!("messages.txt"));
 }

@@ -1,6 +1,6 @@
-//! One rule of every kind that counts requests; concurrency, which counts those in flight, apart.
+//! A rule of every kind that counts requests; `concurrency`, which counts requests in flight, is left out.
 
-/// Each has its own numbers, so that a mix-up between them shows.
+/// Each rule has its own numbers, so that a test that mixes two of them up fails.
 pub(crate) const EVERY: [&str; 17] = [
     "100/s burst 20",
     "3/s paced",

@@ -1,6 +1,6 @@
-//! How large tests are: small enough for every day, or with `TIDEGATE_FULL=1` as the catalogue asks.
+//! The size of tests: small for every day, or the full size of the catalogue with `TIDEGATE_FULL=1`.
 
-/// One of the two, by what is asked for.
+/// Returns the size for this run.
 pub(crate) fn size<T>(every_day: T, full: T) -> T {
     if is_full() { full } else { every_day }
 }

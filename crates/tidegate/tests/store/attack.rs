@@ -1,7 +1,7 @@
-//! An attack by number: more keys than fit, at 200 000 a second (T41, T42). Memory stays within its
-//! bound and is given back, and nobody who is throttled gets away.
+//! An attack with more keys than the maximum, at 200 000 a second (T41, T42). Memory stays within its
+//! bound and is freed, and no throttled key is evicted.
 
-use crate::alone::{alone, resident};
+use crate::subprocess::{in_own_process, resident};
 use crate::times::Times;
 use crate::{is_full, size};
 use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock};
@@ -9,7 +9,7 @@ use tidegate::{Clock, Limiter, ManualClock, Span, SystemClock};
 const MIB: u64 = 1_024 * 1_024;
 /// 200 000 a second.
 const PAUSE: Span = Span::from_micros(5);
-/// What all three rules take to forget a key.
+/// The time after which a key is idle under all three rules.
 const TTL: Span = Span::from_secs(60);
 const VICTIMS: usize = 100;
 /// How long all but one in a hundred decisions may take, where nothing but the size is in question.
@@ -23,7 +23,7 @@ struct Attack {
     /// So much of what it took may stay with the allocator, in parts of a hundred: only packed keys
     /// have memory of their own.
     kept_percent: u64,
-    /// One key in so many is watched: so few that their histories take no memory to speak of.
+    /// One key in this number is audited: so few that their histories take little memory.
     audit: u64,
 }
 
@@ -91,7 +91,7 @@ impl Attack {
 /// Some were watched, and none of them passed more often than its rule says.
 fn is_audited(limiter: &Limiter<ManualClock>) {
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
 }
 
@@ -101,9 +101,10 @@ fn attack(rule: &'static str, bytes_per_key: u64) -> Attack {
     Attack { rule, max_keys, keys, bytes_per_key, kept_percent: 0, audit: 1_000 }
 }
 
+// T41.
 #[test]
-fn t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_of_a_bucket_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_of_a_bucket_stay_within_memory_that_a_sweep_frees", || {
         attack("10/min burst 10", 32).test(|limiter| {
             limiter.sweep();
             assert_eq!(limiter.keys(), 0);
@@ -111,9 +112,10 @@ fn t41_many_keys_of_a_bucket_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
+// T41.
 #[test]
-fn t41_a_little_traffic_gives_back_the_memory_of_an_attack() {
-    alone("attack::t41_a_little_traffic_gives_back_the_memory_of_an_attack", || {
+fn a_little_traffic_frees_the_memory_of_an_attack() {
+    in_own_process("attack::a_little_traffic_frees_the_memory_of_an_attack", || {
         let attack = attack("10/min burst 10", 32);
         // One place in four decisions is looked at, and the memory goes at the end of a round, in each shard
         // by its own traffic. So there are keys enough for every shard to have its share.
@@ -126,9 +128,10 @@ fn t41_a_little_traffic_gives_back_the_memory_of_an_attack() {
     });
 }
 
+// T41.
 #[test]
-fn t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_of_a_window_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_of_a_window_stay_within_memory_that_a_sweep_frees", || {
         let keys = size(500_000, 20_000_000);
         Attack { keys, ..attack("10/min sliding", 48) }.test(|limiter| {
             limiter.sweep();
@@ -136,10 +139,11 @@ fn t41_many_keys_of_a_window_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
+// T41.
 /// States of no fixed size are not packed: a key costs what its log needs.
 #[test]
-fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
-    alone("attack::t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back", || {
+fn many_keys_with_a_log_stay_within_memory_that_a_sweep_frees() {
+    in_own_process("attack::many_keys_with_a_log_stay_within_memory_that_a_sweep_frees", || {
         let keys = size(150_000, 10_000_000);
         let max_keys = size(100_000, 1_000_000);
         let attack = attack("10/min sliding-log", 512);
@@ -150,21 +154,22 @@ fn t41_many_keys_with_a_log_stay_within_memory_which_a_sweep_gives_back() {
     });
 }
 
-/// The other one goes on meanwhile: new keys come to it, who have nothing to do with the attack.
+// T42.
+/// The other limiter gets new keys meanwhile, which are independent of the attack.
 #[test]
-fn t42_an_attack_on_one_limiter_takes_no_room_from_another_and_forgets_no_key_of_it() {
+fn an_attack_on_one_limiter_takes_no_capacity_and_evicts_no_key_of_another() {
     const QUIET: u64 = 2_000;
     let clock = ManualClock::new();
     let keys = size(100_000, 10_000_000);
     let attack = Attack { max_keys: 5_000, keys, audit: 10, ..attack("10/min", 0) };
-    // A rule under which who is throttled stays so for as long as the attack takes.
+    // A rule under which a throttled key stays throttled for as long as the attack takes.
     let (attacked, quiet) =
         (attack.limiter(&clock), Attack { rule: "10/day", ..attack }.limiter(&clock));
     clock.advance(TTL);
     let throttle = |key: u64| assert_eq!(quiet.check_n(&key, 10).remaining, 0, "{key} is new");
     (0..QUIET).for_each(throttle);
     for n in 0..attack.keys {
-        // The same keys: what is forgotten here is not to be forgotten there.
+        // The same keys: an eviction in one limiter must not evict them in the other.
         let _ = attacked.check(&n);
         clock.advance(PAUSE);
         if n.is_multiple_of(attack.keys / QUIET) {

@@ -40,7 +40,7 @@ fn measure(key: fn(u64) -> u64) -> u64 {
     let took = stopwatch.now().since(started).as_micros();
     assert_eq!(limiter.keys() as u64, KEYS);
     let audit = limiter.audit().unwrap();
-    assert!(audit.admissions > 0, "somebody was watched");
+    assert!(audit.admissions > 0, "some keys were audited");
     assert_eq!(audit.violations, 0, "{:?}", audit.first);
     took
 }
@@ -50,9 +50,10 @@ fn the_inverse_is_one() {
     assert_eq!(inverse_of_fx().wrapping_mul(FX), 1);
 }
 
+// T43.
 /// Medians of rounds in turns: what else the machine does hits both alike.
 #[test]
-fn t43_keys_that_collide_elsewhere_take_no_longer_than_random_ones() {
+fn keys_that_collide_under_other_hashes_take_no_longer_than_random_ones() {
     let mut took = vec![Vec::new(); CHOSEN.len() + 1];
     for _ in 0..ROUNDS {
         took[0].push(measure(random));
@@ -73,9 +74,10 @@ fn t43_keys_that_collide_elsewhere_take_no_longer_than_random_ones() {
     }
 }
 
+// T43.
 /// The same without a stopwatch: strings that differ in one place only are spread over all shards.
 #[test]
-fn t43_texts_that_are_nearly_the_same_are_different_keys() {
+fn similar_texts_are_different_keys() {
     let limiter = Limiter::with_clock("1/h".parse().unwrap(), ManualClock::new());
     for n in 0..10_000 {
         assert!(limiter.check(&format!("{}{n:05}", "a".repeat(200))).is_allow(), "{n}");

@@ -1,4 +1,4 @@
-//! A key that is used again at the very moment when it is forgotten (T20).
+//! A key that is used again at the moment when it is evicted (T20).
 
 use crate::rules::EVERY;
 use crate::size;
@@ -8,7 +8,7 @@ use std::thread;
 use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 use tidegate_core::{Limit, State};
 
-/// So many microseconds after the key is at rest; the clock may tremble by a thousand.
+/// Microseconds after the key became idle. A step back of up to a thousand counts as clock skew.
 const AROUND_US: [i64; 9] = [-1_000, -1, 0, 1, 2, 999, 1_000, 1_001, 2_000];
 
 struct Pair {
@@ -47,8 +47,9 @@ fn around(at: Timestamp, us: i64) -> Timestamp {
     if us < 0 { at - span } else { at + span }
 }
 
+// T20.
 #[test]
-fn t20_a_key_that_is_used_again_as_it_is_forgotten_gets_one_burst() {
+fn a_key_that_is_used_again_as_it_is_evicted_gets_one_burst() {
     for rule in EVERY {
         for us in AROUND_US {
             for sweeps in 0..8_u32 {
@@ -70,9 +71,10 @@ fn t20_a_key_that_is_used_again_as_it_is_forgotten_gets_one_burst() {
     }
 }
 
+// T20.
 /// All at the same instant: some ask for the key, others sweep.
 #[test]
-fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
+fn threads_that_decide_during_sweeps_get_one_burst() {
     for (round, rule) in (0..size(2, 200)).flat_map(|round| EVERY.map(|rule| (round, rule))) {
         let mut pair = Pair::new(rule);
         pair.exhaust(rule);
@@ -102,15 +104,15 @@ fn t20_threads_that_ask_while_others_sweep_get_one_burst() {
 }
 
 #[test]
-fn a_limiter_is_idle_when_nobody_owes_anything() {
+fn a_limiter_is_idle_when_no_key_is_in_debt() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("1/min".parse().unwrap()).max_keys(8_000);
     let limiter = builder.with_clock(clock.clone());
-    assert!(limiter.is_idle(), "nobody has asked");
+    assert!(limiter.is_idle(), "no request was made");
     for key in 0..8_100 {
         let _ = limiter.check(&key);
     }
-    assert_eq!(limiter.stats().overflowed, 100, "there is no room for the last");
+    assert_eq!(limiter.stats().overflowed, 100, "there is no capacity for the last");
     assert!((0..9).all(|_| !limiter.is_idle()), "and all of them owe");
     clock.advance(Span::from_secs(70));
     let looks = (1..100).find(|_| limiter.is_idle());
@@ -131,7 +133,7 @@ fn a_few_keys_are_seen_at_once_however_many_there_may_be() {
 }
 
 #[test]
-fn who_shares_the_overflow_and_owes_is_not_at_rest() {
+fn a_limiter_with_debt_in_the_overflow_is_not_idle() {
     let clock = ManualClock::new();
     let builder = Limiter::builder("2/min".parse().unwrap()).max_keys(1);
     let limiter = builder.with_clock(clock.clone());

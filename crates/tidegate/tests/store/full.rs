@@ -1,4 +1,4 @@
-//! What happens when there is room for no more keys (rule 10 of the house: it is decided, and tested).
+//! A limiter with the maximum number of keys.
 
 use crate::rules::EVERY;
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate::limiter::Overflow;
 use tidegate::{Clock, Limiter, ManualClock, Span, check_all};
 
-/// A limiter with room for one key, which is there and in debt.
+/// Creates a limiter for one key, which is in debt.
 fn full(rule: &str, overflow: Overflow) -> (Limiter<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
     let builder = Limiter::builder(rule.parse().unwrap()).max_keys(1).overflow(overflow);
@@ -29,7 +29,7 @@ fn now<F: Future>(future: F) -> Option<F::Output> {
 }
 
 #[test]
-fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
+fn a_full_limiter_that_denies_does_so_for_every_method() {
     for rule in EVERY {
         let (limiter, clock) = full(rule, Overflow::Deny);
         for round in 0..3 {
@@ -52,7 +52,7 @@ fn who_is_to_be_refused_is_refused_whichever_way_they_ask() {
 }
 
 #[test]
-fn who_only_looks_sees_what_they_would_find() {
+fn peek_of_a_full_limiter_returns_what_check_would_decide() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
     {
         let (limiter, _clock) = full(rule, Overflow::Share);
@@ -66,7 +66,7 @@ fn who_only_looks_sees_what_they_would_find() {
 }
 
 #[test]
-fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever() {
+fn a_permit_without_capacity_is_denied_at_once_and_does_not_wait_for_ever() {
     let limiter = Limiter::builder("concurrency 1".parse().unwrap())
         .max_keys(1)
         .overflow(Overflow::Deny)
@@ -74,7 +74,7 @@ fn who_finds_no_room_for_a_permit_is_refused_at_once_and_does_not_wait_for_ever(
     let _permit = limiter.try_acquire("first").unwrap();
     assert!(limiter.check("new").is_deny());
     assert!(limiter.try_acquire("new").is_err());
-    assert!(matches!(now(limiter.acquire("new")), Some(Err(_))), "nobody would ever wake it");
+    assert!(matches!(now(limiter.acquire("new")), Some(Err(_))), "no release would ever wake it");
     assert!(now(limiter.acquire("first")).is_none(), "this one waits for the permit");
 }
 
@@ -85,7 +85,7 @@ fn those_without_room_share_what_one_key_has() {
         let (alone, _) = full(rule, Overflow::Share);
         alone.reset("first");
         for n in 0..60 {
-            // The one key of the other limiter stands for all without room here.
+            // The one key of the other limiter is the model of this one's overflow state.
             assert_eq!(limiter.check(&n), alone.check("first"), "{rule}, {n}");
         }
         assert_eq!(limiter.stats().overflowed, 60, "{rule}");
@@ -110,7 +110,7 @@ fn every_way_of_asking_is_counted() {
 }
 
 #[test]
-fn who_has_nothing_afterwards_takes_no_room() {
+fn a_key_without_usage_takes_no_capacity() {
     let builder = Limiter::builder("concurrency 1".parse().unwrap()).max_keys(1);
     let limiter = builder.overflow(Overflow::Deny).with_clock(ManualClock::new());
     for n in 0..10 {
@@ -133,13 +133,13 @@ fn a_key_at_rest_makes_room_wherever_it_lies() {
                 // All are at rest from now on.
                 clock.advance(Span::from_secs(3));
             }
-            assert!(limiter.check(&n).is_allow(), "{rule}: there is room for {n}");
+            assert!(limiter.check(&n).is_allow(), "{rule}: there is capacity for {n}");
         }
         assert_eq!(limiter.stats().overflowed, 0, "{rule}");
     }
 }
 
-/// Who looks for room goes on with the first keys when it has come to the last one.
+/// A sweep for capacity continues with the first keys after the last one.
 #[test]
 fn a_key_at_rest_makes_room_also_if_it_lies_behind_where_the_last_look_ended() {
     const DEBTORS: usize = 20;
@@ -172,7 +172,7 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
         let limiter = builder.with_clock(clock.clone());
         for round in 0..50_u64 {
             let keys = [round % 3, round % 4, 10 + round % 5, 20 + round % 2];
-            // More than anybody may have, so that the room that was made for the others is not used.
+            // More than the limit, so that the capacity that was reserved for the other keys is not used.
             let is_refused = round % 3 == 2;
             let cost = |key: u64| if is_refused && key == keys[3] { 100 } else { 1 };
             let joint = check_all(keys.map(|key| limiter.request(&key).cost(cost(key))));
@@ -187,10 +187,10 @@ fn keys_that_are_asked_about_together_are_never_more_than_there_is_room_for() {
     }
 }
 
-/// A sweep is told an earlier time than it is, so that it does not forget what a clock that trembles
-/// would still need. Nobody who waits may notice.
+/// A sweep uses a time before now, so that it does not evict a key that is in debt again after a small step back of the
+/// clock. No waiter's turn may move with it.
 #[test]
-fn a_sweep_while_the_clock_trembles_moves_nobodys_turn() {
+fn a_sweep_during_clock_skew_moves_no_turn() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s burst 1".parse().unwrap(), clock.clone());
     clock.advance(Span::from_secs(1));
@@ -214,9 +214,9 @@ impl Wake for Nosy {
     }
 }
 
-/// Who is woken may come back with a question at once; under a lock that would be the end.
+/// A waker may call the limiter at once; under a lock that would deadlock.
 #[test]
-fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back() {
+fn no_waker_is_called_under_a_lock_when_a_sweep_finds_a_step_back_of_the_clock() {
     let (done, end) = mpsc::channel();
     thread::spawn(move || {
         let clock = ManualClock::new();
@@ -235,10 +235,10 @@ fn nobody_is_woken_under_a_lock_when_a_sweep_finds_that_the_clock_has_gone_back(
     assert!(end.recv_timeout(patience).is_ok(), "the waker still stands before the lock");
 }
 
-/// Whoever has passed with what those without room share gets its own share too, as soon as there is
-/// room: twice what one may, and never more.
+/// A key that was admitted in the overflow state gets a state of its own as soon as there is capacity: together it gets at
+/// most twice the limit.
 #[test]
-fn a_key_that_passed_without_room_passes_no_more_than_twice_when_there_is_room() {
+fn a_key_that_was_admitted_in_the_overflow_gets_at_most_twice_the_limit() {
     for rule in EVERY {
         let (limiter, clock) = full(rule, Overflow::Share);
         let pass =
@@ -267,8 +267,8 @@ fn a_few_thousand_clients_at_rest_are_kept_for_a_second() {
             clock.advance(Span::from_millis(10));
         }
         assert_eq!((limiter.stats().evicted, limiter.keys()), (0, 10_000), "{rule}");
-        for stranger in FEW..FEW * 20 {
-            let _ = limiter.check(&stranger);
+        for other in FEW..FEW * 20 {
+            let _ = limiter.check(&other);
             clock.advance(Span::from_millis(3));
         }
         assert!(limiter.keys() < 2_000, "{rule}: {} keys", limiter.keys());

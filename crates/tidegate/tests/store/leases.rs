@@ -1,4 +1,4 @@
-//! Permits for each key: held by few, given back by all, and by those who died when their lease ends.
+//! Permits for each key: held by few, released by all, and by the end of the lease for holders that died.
 
 use crate::size;
 use std::mem;
@@ -31,17 +31,17 @@ fn holders_of_thousands_of_keys_that_die_give_their_places_back_after_the_lease(
     }
     clock.advance(Span::from_millis(1));
     limiter.sweep();
-    assert_eq!(limiter.keys(), 0, "nobody holds anything");
+    assert_eq!(limiter.keys(), 0, "no permit is held");
 }
 
 #[test]
-fn a_permit_that_outlives_its_lease_frees_nobody_elses_place() {
+fn a_permit_that_outlives_its_lease_releases_no_other_permit() {
     let (limiter, clock) = limiter("concurrency 1 lease 10s", 1_000);
     let late: Vec<Permit<ManualClock>> =
         (0..500).map(|key| limiter.try_acquire(&key).unwrap()).collect();
     clock.advance(Span::from_secs(11));
     limiter.sweep();
-    assert_eq!(limiter.keys(), 0, "their leases are over, so they are forgotten");
+    assert_eq!(limiter.keys(), 0, "their leases have ended, so the keys are evicted");
     let _next: Vec<Permit<ManualClock>> =
         (0..500).map(|key| limiter.try_acquire(&key).unwrap()).collect();
     drop(late);
@@ -53,10 +53,10 @@ fn a_permit_without_room_is_given_back_where_it_was_taken() {
     let (limiter, _) = limiter("concurrency 2", 1);
     let first = limiter.try_acquire("first").unwrap();
     let shared = [limiter.try_acquire("a").unwrap(), limiter.try_acquire("b").unwrap()];
-    assert!(limiter.try_acquire("c").is_err(), "all without room share two");
+    assert!(limiter.try_acquire("c").is_err(), "keys without capacity share two permits");
     drop(first);
     limiter.sweep();
-    // There is room for one of them now: it has two of its own, and what it shares is out all the same.
+    // There is capacity for one of them now: it has two permits of its own, and its shared permit is still held.
     let own = [limiter.try_acquire("a").unwrap(), limiter.try_acquire("a").unwrap()];
     assert!(limiter.try_acquire("a").is_err());
     assert!(limiter.try_acquire("c").is_err(), "the shared ones are out");

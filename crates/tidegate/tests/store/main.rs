@@ -1,16 +1,15 @@
-//! Many keys under one limit: bounded, exact for every key, and never forgetting one in debt.
+//! Many keys under one limit: their number is bounded, each is exact, and none in debt is evicted.
 //!
 //! `TIDEGATE_FULL=1` runs the tests at full size, as `cargo xtask soak` does; `TIDEGATE_CASES=n` sets
 //! the number of cases of each property.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stdout, reason = "what was measured is shown to who asks for it")]
+#![expect(clippy::print_stdout, reason = "`--nocapture` shows the measurements")]
 
 #[path = "../rules/mod.rs"]
 mod rules;
 #[path = "../size/mod.rs"]
 mod size;
 
-mod alone;
 mod attack;
 mod collisions;
 mod expiry;
@@ -19,6 +18,7 @@ mod leases;
 mod oracle;
 mod random;
 mod saving;
+mod subprocess;
 mod threads;
 mod times;
 mod top;

@@ -1,8 +1,8 @@
-//! A limiter against a map of the pure limit's states: whatever is forgotten, moved, packed or swept,
-//! every answer is the one that the pure limit gives.
+//! A limiter compared with a map of the pure limit's states: keys are evicted, moved, packed and swept, and every decision
+//! is that of the pure limit.
 //!
-//! The oracle never forgets. Where there is room for few keys, it learns from the counter whether a key
-//! was decided in the overflow, and says whether that was right.
+//! The oracle evicts no key. If the limiter has few keys, the oracle learns from a counter whether a key was decided in the
+//! overflow state, and checks whether that was right.
 
 use crate::rules::EVERY;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ enum Step {
         cost: u64,
     },
     Batch(Vec<(u8, u64)>),
-    Together {
+    CheckAll {
         keys: (u8, u8),
         cost: u64,
     },
@@ -51,7 +51,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Who is audited is decided with care: the quick ways are for others.
+    /// An audited key is always decided under the lock; other keys may use the fast path.
     fn new(rule: &str, max_keys: usize, overflow: Overflow, is_audited: bool) -> Self {
         let clock = ManualClock::new();
         let builder = Limiter::builder(rule.parse().unwrap()).max_keys(max_keys).overflow(overflow);
@@ -60,7 +60,7 @@ impl Oracle {
         let limit: Limit = rule.parse().unwrap();
         let birth = clock.now();
         let (fresh, shared) = (limit.fresh(birth), limit.fresh(birth));
-        // Nothing is told about before it was born.
+        // No time is before the creation of the limiter.
         clock.advance(TREMBLE + TREMBLE);
         let (latest, keys) = (clock.now(), HashMap::new());
         Self { limiter, clock, overflow, latest, birth, limit, fresh, shared, keys }
@@ -85,12 +85,12 @@ impl Oracle {
         self.keys.get(&key).is_some_and(|state| self.rest(state, at) > fresh)
     }
 
-    /// How many keys a limiter must not forget.
+    /// Returns the number of keys that a limiter must not evict.
     fn debtors(&self, at: Timestamp) -> usize {
         self.keys.keys().filter(|key| self.is_in_debt(**key, at)).count()
     }
 
-    /// How many keys it may be right to remember.
+    /// Returns the number of keys that a limiter may still have.
     fn recovering(&self, at: Timestamp) -> usize {
         self.keys.values().filter(|state| !self.rest(state, at).is_zero()).count()
     }
@@ -100,7 +100,7 @@ impl Oracle {
             Step::Check { key, cost } => self.check(*key, *cost, false),
             Step::Batch(asks) if asks.len() == 1 => self.check(asks[0].0, asks[0].1, true),
             Step::Batch(asks) => self.batch(asks),
-            Step::Together { keys, cost } => self.together(*keys, *cost),
+            Step::CheckAll { keys, cost } => self.check_all(*keys, *cost),
             Step::Refund { key, cost } => self.refund(*key, *cost),
             Step::Reset(key) => self.reset(*key),
             Step::Peek(key) => self.look(*key),
@@ -124,10 +124,10 @@ impl Oracle {
         let (keys, stats) = (self.limiter.keys(), self.limiter.stats());
         assert!(keys <= stats.max_keys, "{keys} of {}", stats.max_keys);
         assert_eq!(stats.keys, keys, "counted twice");
-        assert!(keys >= self.debtors(self.now()), "a key in debt was forgotten");
+        assert!(keys >= self.debtors(self.now()), "a key in debt was evicted");
         let audit = self.limiter.audit().unwrap_or_default();
         let has_shared = self.overflow == Overflow::Share && stats.overflowed > 0;
-        // Who has passed with what all share has not used its own, see `full.rs`.
+        // A key that was admitted in the overflow state has not used its own, see `full.rs`.
         assert!(has_shared || audit.violations == 0, "{:?}", audit.first);
     }
 
@@ -136,7 +136,7 @@ impl Oracle {
         if self.is_in_debt(key, now) {
             assert_eq!(self.limiter.peek(&key), limit.peek(&self.keys[&key], now, 1));
         }
-        // Also a cost of zero tells the key what time it is, and may have it remembered.
+        // A request of cost 0 also advances the key's time, and may insert it.
         let mut state = self.state(key).clone();
         let before = self.limiter.stats().overflowed;
         let seen = self.limiter.check_n(&key, 0);
@@ -168,7 +168,7 @@ impl Oracle {
         }
         assert!(!self.is_in_debt(key, now), "{key} is known, and yet in the overflow");
         let most = self.recovering(now - TREMBLE);
-        assert!(most >= self.limiter.stats().max_keys, "there was room, or a key at rest");
+        assert!(most >= self.limiter.stats().max_keys, "there was capacity, or an idle key");
         match self.overflow {
             Overflow::Share => {
                 assert_eq!(*decision, limit.decide(&mut self.shared, now, cost), "{limit}, shared");
@@ -177,7 +177,7 @@ impl Oracle {
         }
     }
 
-    /// Several at once, where there is room for all: else nobody can tell which were in the overflow.
+    /// Decides a batch if there is capacity for all keys: otherwise the counter would not show which keys overflowed.
     fn batch(&mut self, asks: &[(u8, u64)]) {
         let has_room = self.limiter.stats().max_keys > usize::from(u8::MAX);
         if !has_room {
@@ -193,7 +193,7 @@ impl Oracle {
         }
     }
 
-    fn together(&mut self, (one, other): (u8, u8), cost: u64) {
+    fn check_all(&mut self, (one, other): (u8, u8), cost: u64) {
         let (now, limit) = (self.now(), self.limit.clone());
         let asks = [one, other].map(|key| self.limiter.request(&key).cost(cost));
         let joint = check_all(asks);
@@ -218,12 +218,15 @@ impl Oracle {
                 *self.state(key) = charged;
                 continue;
             }
-            assert_eq!(self.overflow, Overflow::Share, "{key} had no room, and passed");
+            assert_eq!(self.overflow, Overflow::Share, "{key} was admitted without capacity");
             assert!(!self.is_in_debt(key, now), "{key} is known, and yet in the overflow");
             overflowed += cost;
         }
         let shared = limit.decide(&mut self.shared, now, overflowed);
-        assert!(!shared.is_deny(), "{limit}: {one} and {other} have passed, but who has paid?");
+        assert!(
+            !shared.is_deny(),
+            "{limit}: {one} and {other} were admitted, and nothing was charged"
+        );
     }
 
     fn refund(&mut self, key: u8, cost: u64) {
@@ -263,7 +266,7 @@ fn steps(keys: u8, has_changes: bool) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (key(), cost()).prop_map(|(key, cost)| Step::Check { key, cost }),
         3 => proptest::collection::vec((key(), cost()), 1..6).prop_map(Step::Batch),
-        3 => ((key(), key()), cost()).prop_map(|(keys, cost)| Step::Together { keys, cost }),
+        3 => ((key(), key()), cost()).prop_map(|(keys, cost)| Step::CheckAll { keys, cost }),
         1 => (key(), cost()).prop_map(|(key, cost)| Step::Refund { key, cost }),
         1 => key().prop_map(Step::Reset),
         1 => key().prop_map(Step::Peek),
@@ -272,7 +275,7 @@ fn steps(keys: u8, has_changes: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..=1_000_u64).prop_map(|us| Step::Tremble(Span::from_micros(us))),
         1 => (0..EVERY.len()).prop_map(Step::Rule),
     ];
-    // After a change of rule it depends on what was forgotten what there is to go back to.
+    // After a change of the rule, what changes back depends on the keys that were evicted.
     let step = step.prop_map(move |step| match step {
         Step::Refund { key, .. } | Step::Reset(key) if has_changes => Step::Peek(key),
         Step::Rule(_) if !has_changes => Step::Sweep,

@@ -61,17 +61,18 @@ fn ask_while_one_sweeps(rule: &str, threads: u64, each: u64) -> Times {
     let (times, audit, stats) = (Times(times), limiter.audit().unwrap(), limiter.stats());
     println!("{rule}, {threads} threads: {times}, {sweeps} sweeps\n{stats:?}\n{audit:?}");
     assert_eq!(audit.violations, 0, "{rule}: {:?}", audit.first);
-    assert!(audit.admissions > 0, "{rule}: somebody was watched");
+    assert!(audit.admissions > 0, "{rule}: some keys were audited");
     assert_eq!(stats.allowed + stats.denied, threads * each, "{rule}");
     assert_eq!(limiter.keys(), stats.keys, "{rule}");
     assert!(sweeps > 0, "{rule}");
     times
 }
 
+// T19.
 /// With more threads than cores, nearly all the time that one in a thousand takes is that of others whose turn
 /// it is. So the bound of 50 us is that of one in a hundred then, and that of one in a thousand where all have a core.
 #[test]
-fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
+fn threads_on_many_keys_keep_the_bound_of_each_key_during_sweeps() {
     const US_MAX: u64 = 50;
     let cores = thread::available_parallelism().map_or(2, |cores| cores.get() as u64);
     for rule in ["200/s burst 5", "20/s sliding", "20/s sliding-log"] {
@@ -86,12 +87,13 @@ fn t19_threads_on_many_keys_keep_the_bound_of_each_while_one_sweeps() {
     }
 }
 
+// T19.
 /// A change of rule holds one lock after the other, a sweep each of them several times. At full size every shard is
 /// as full as shards get, and the time that all take is divided by their number; the smaller test is stricter,
 /// with as many keys as a shard may have in all of them together. The shortest of several times, because
 /// the machine has other things to do.
 #[test]
-fn t19_no_lock_is_held_for_longer_than_a_millisecond() {
+fn no_lock_is_held_for_longer_than_a_millisecond() {
     let (keys, locks) = size((8_192, 1), (64 * 8_192, 64));
     for (rule, other) in [
         ("1/h burst 5", "2/h burst 9"),
@@ -124,7 +126,7 @@ fn t19_no_lock_is_held_for_longer_than_a_millisecond() {
         // The rows grow with the same key in every round.
         let check = checks.into_iter().max().unwrap();
         println!("{rule}: sweep {sweep}, change to {other} {change}, slowest new key {check}");
-        // Without optimisation everything takes longer, and nobody runs it so.
+        // Without optimisation everything takes longer, and no program runs like that.
         let most = Span::from_millis(if cfg!(debug_assertions) { 40 } else { 1 });
         assert!(sweep <= most, "{rule}: a sweep held the lock for {sweep}");
         assert!(check <= most, "{rule}: a new key held the lock for {check}");
@@ -170,7 +172,7 @@ fn keys_of_many_shards_that_are_decided_as_one_are_all_charged_or_none() {
     }
 }
 
-/// The same with room for fewer keys than there are: who has none of their own pays together.
+/// The same with a smaller maximum than there are keys: the others share the overflow state.
 #[test]
 fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
     let builder = Limiter::builder("300/h".parse().unwrap()).max_keys(5);
@@ -193,7 +195,7 @@ fn keys_without_room_that_are_decided_as_one_pay_what_they_share() {
     assert_eq!((stats.keys, limiter.keys()), (5, 5));
     assert!(passed <= 6 * 300, "five keys and what the others share: {passed}");
     let used = |key: u64| 300 - limiter.check_n(&key, 0).remaining;
-    // Fifteen of the twenty have no room, so each of them sees what they share, as a stranger does.
+    // Fifteen of the twenty keys have no capacity, so each of them reads the overflow state, as a new key does.
     let (seen, shared) = ((0..20).map(used).sum::<u64>(), used(1_000));
     assert_eq!(seen - 15 * shared + shared, passed, "what is charged is what has passed");
 }
@@ -209,7 +211,7 @@ const CHANGES: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn a_change_of_rule_among_threads_gives_nobody_more_than_both_rules_hold() {
+fn a_change_of_the_rule_during_checks_gives_no_key_more_than_both_rules_hold() {
     const KEYS: u64 = 500;
     for (old, new) in CHANGES {
         let limiter = Limiter::with_clock(old.parse().unwrap(), ManualClock::new());

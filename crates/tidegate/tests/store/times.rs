@@ -2,7 +2,7 @@
 
 use tidegate::Span;
 
-/// How many took so many microseconds.
+/// The number of decisions for each duration in microseconds.
 pub(crate) struct Times {
     counts: Vec<u64>,
 }
@@ -19,7 +19,7 @@ impl Times {
         self.counts[us] += 1;
     }
 
-    /// So many in a thousand took no longer.
+    /// Returns the duration that this many in a thousand do not exceed.
     pub(crate) fn quantile(&self, per_mille: u64) -> usize {
         let wanted = self.counts.iter().sum::<u64>() * per_mille / 1_000;
         let mut seen = 0;

@@ -40,7 +40,7 @@ fn the_top_ten_have_the_true_top_five_with_their_names_and_counts() {
             assert!(is_right(denied, counted - 50), "{denied:?}, counted {counted}");
         }
         let all = limiter.top(usize::MAX);
-        assert!(all.hot.len() <= 64 * 128, "so many counters, and not more: {}", all.hot.len());
+        assert!(all.hot.len() <= 64 * 128, "at most one key for each counter: {}", all.hot.len());
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span};
 
-/// Waits until so many sleep: they are at most a few instructions away from it.
+/// Waits until this many threads sleep, or are a few instructions away from it.
 fn until_asleep(clock: &ManualClock, sleepers: usize) {
     for _ in 0..100_000_000_u64 {
         if clock.sleepers() == sleepers {
@@ -17,8 +17,9 @@ fn until_asleep(clock: &ManualClock, sleepers: usize) {
     panic!("{} sleep, not {sleepers}", clock.sleepers());
 }
 
+// R2.
 #[test]
-fn r2_threads_pass_one_by_one_in_the_order_they_came() {
+fn threads_are_admitted_one_by_one_in_the_order_of_arrival() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("10/s paced".parse().unwrap(), clock.clone());
     let _ = limiter.check("alice");
@@ -46,16 +47,18 @@ fn r2_threads_pass_one_by_one_in_the_order_they_came() {
     });
 }
 
+// R2.
 #[test]
-fn r2_a_thread_that_would_wait_too_long_does_not_wait() {
+fn a_thread_that_would_wait_too_long_does_not_wait() {
     let (gate, _) = gate("1/s");
     let _ = gate.check();
     let denied = gate.request().within(Duration::from_millis(999)).block().unwrap_err();
     assert_eq!(denied.to_string(), "denied: retry after 1ms");
 }
 
+// R2.
 #[test]
-fn r2_a_thread_that_waits_for_a_permit_gives_up_at_its_deadline() {
+fn a_thread_that_waits_for_a_permit_gives_up_at_its_deadline() {
     let (gate, clock) = gate("concurrency 1");
     let held = gate.try_acquire().unwrap();
     let ask = |gate: &Gate<ManualClock>| gate.request().within(Duration::from_secs(2)).block();
@@ -72,9 +75,10 @@ fn r2_a_thread_that_waits_for_a_permit_gives_up_at_its_deadline() {
     });
 }
 
-/// By the machine's own clock, which nobody moves by hand: it comes to an end, and not early.
+// R2.
+/// By the machine's own clock: the wait ends, and not early.
 #[test]
-fn r2_threads_pass_no_faster_than_the_rate_by_the_machines_clock() {
+fn threads_are_admitted_no_faster_than_the_rate_by_the_machines_clock() {
     let gate = Gate::new("2000/s paced".parse().unwrap());
     let clock = tidegate::SystemClock::new();
     let before = clock.now();

@@ -1,5 +1,5 @@
-//! However waits, cancellations, checks and time are mixed, what passes stays within the bound of the
-//! rule in every interval, and in order (B1 under T21).
+//! Waits, cancellations, checks and time in any order: the admissions stay within the bound of the rule in every interval,
+//! and in order (B1 under T21).
 
 use crate::gate;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..80)
 }
 
-/// What has passed, when and how much, in the order they came; and those who still wait.
+/// The time and cost of each admission in order, and the remaining waiters.
 struct Watch {
     gate: Gate<ManualClock>,
     clock: ManualClock,
@@ -48,7 +48,9 @@ impl Watch {
                     self.let_pass(Span::ZERO);
                 }
             }
-            Event::GiveUp(who) if who < self.waiting.len() => drop(self.waiting.remove(who)),
+            Event::GiveUp(waiter) if waiter < self.waiting.len() => {
+                drop(self.waiting.remove(waiter));
+            }
             Event::GiveUp(_) => {}
             Event::Refused(us) => {
                 drop(self.gate.request().within(Span::from_micros(us).as_duration()).reserve());
@@ -60,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// Those who are due within `span` pass, each at its time; they must be the first in line.
+    /// Admits the waiters that are due within `span`, each at its time; they must be the first in the queue.
     fn let_pass(&mut self, span: Span) {
         let is_due = |(one, _): &(Reservation<ManualClock>, u64)| one.wait() <= span;
         let due = self.waiting.iter().take_while(|one| is_due(one)).count();
@@ -72,7 +74,7 @@ impl Watch {
     }
 }
 
-/// Everything that passed when `events` happened under the rule, sorted by time.
+/// Returns all admissions under the rule after `events`, sorted by time.
 fn passed(rule: &str, events: &[Event]) -> Vec<(Timestamp, u64)> {
     let (gate, clock) = gate(rule);
     let mut watch = Watch { gate, clock, waiting: Vec::new(), passed: Vec::new() };
@@ -84,7 +86,7 @@ fn passed(rule: &str, events: &[Event]) -> Vec<(Timestamp, u64)> {
     watch.passed
 }
 
-/// The largest sum of costs within each interval that starts and ends with one who passed.
+/// Returns the largest sum of costs in any interval that starts and ends with an admission.
 fn each_interval(passed: &[(Timestamp, u64)], mut check: impl FnMut(Span, u64)) {
     for (first, (from, _)) in passed.iter().enumerate() {
         let mut sum = 0;
@@ -105,8 +107,9 @@ const SECOND: Span = Span::from_secs(1);
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(800) })]
 
+    // B1.
     #[test]
-    fn b1_buckets_let_pass_the_burst_and_what_the_rate_brings(events in events()) {
+    fn buckets_admit_the_burst_and_what_refills(events in events()) {
         for (rule, burst, count, period) in [
             ("3/s burst 2", 2, 3, SECOND),
             ("7/2s burst 5", 5, 7, Span::from_secs(2)),
@@ -121,8 +124,9 @@ proptest! {
         }
     }
 
+    // B1.
     #[test]
-    fn b1_a_paced_line_lets_pass_one_and_what_the_rate_brings(events in events()) {
+    fn a_paced_queue_admits_one_and_what_refills(events in events()) {
         let single = |event: &Event| match event {
             Event::Check(_) => Event::Check(1),
             Event::Join(_) => Event::Join(1),
@@ -132,7 +136,7 @@ proptest! {
         for (rule, count) in [("3/s paced", 3), ("7/s queue capacity 9", 7)] {
             let passed = passed(rule, &events);
             each_interval(&passed, |span, sum| {
-                // A queue tells waits in whole microseconds, rounded up: two may be one closer.
+                // Waits are whole microseconds, rounded up, so two turns may be one microsecond closer.
                 let slack = if rule.contains("queue") { Span::from_micros(1) } else { Span::ZERO };
                 let most = 1 + brought(span + slack, count, SECOND);
                 assert!(sum <= most, "{rule}: {sum} in {span}, not {most}: {passed:?}");
@@ -140,8 +144,9 @@ proptest! {
         }
     }
 
+    // B1.
     #[test]
-    fn b1_windows_hold_their_count(events in events()) {
+    fn windows_admit_at_most_their_count(events in events()) {
         let passed_log = passed("5/s sliding-log", &events);
         each_interval(&passed_log, |span, sum| {
             assert!(span >= SECOND || sum <= 5, "{sum} in {span}: {passed_log:?}");

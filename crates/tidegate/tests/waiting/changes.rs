@@ -1,104 +1,110 @@
-//! Refunds, resets and changes of rule while others wait: they keep their turn or get an earlier
-//! one, never a later one, and never out of order (T12, B8).
+//! Refunds, resets and changes of the rule while requests wait: each keeps its turn or gets an earlier one, never a
+//! later one, and never out of order (T12, B8).
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::{AWAITED, exhausted, gate};
 use proptest::prelude::*;
 use tidegate::{Gate, ManualClock, Reservation, Retry, Span, Verdict};
 
-fn waits(line: &[Reservation<ManualClock>]) -> Vec<Span> {
-    line.iter().map(Reservation::wait).collect()
+fn waits(turns: &[Reservation<ManualClock>]) -> Vec<Span> {
+    turns.iter().map(Reservation::wait).collect()
 }
 
-fn line(gate: &Gate<ManualClock>, length: usize) -> Vec<Reservation<ManualClock>> {
+fn reserve_turns(gate: &Gate<ManualClock>, length: usize) -> Vec<Reservation<ManualClock>> {
     (0..length).map(|_| gate.reserve().unwrap()).collect()
 }
 
+// T11.
 #[test]
-fn t11_a_refund_moves_everybody_up_by_what_it_gives_back() {
+fn a_refund_moves_all_waiters_up_by_its_amount() {
     for rule in
         ["5/s burst 2", "3/s paced", "7/min leaky capacity 3", "4/s fixed", "4/s sliding-log"]
     {
         let (gate, ..) = exhausted(rule);
-        let line = line(&gate, 4);
-        let before = waits(&line);
+        let turns = reserve_turns(&gate, 4);
+        let before = waits(&turns);
         gate.refund(1);
         let moved = [vec![Span::ZERO], before[..3].to_vec()].concat();
-        assert_eq!(waits(&line), moved, "{rule}");
+        assert_eq!(waits(&turns), moved, "{rule}");
     }
 }
 
+// T11.
 #[test]
-fn t11_a_refund_wakes_who_is_due_by_it() {
+fn a_refund_wakes_the_waiters_that_are_due_by_it() {
     for rule in
         ["5/h burst 2", "7/h leaky capacity 3", "4/h fixed", "4/h sliding-log", "4/h sliding"]
     {
         let (gate, ..) = exhausted(rule);
-        let mut crew = Crew::new();
+        let mut executor = Executor::new();
         for _ in 0..3 {
-            crew.hire(gate.acquire());
+            executor.spawn(gate.acquire());
         }
-        assert!(crew.work().is_empty());
+        assert!(executor.run().is_empty());
         gate.refund(2);
-        let granted: Vec<usize> = crew.work().into_iter().map(|(task, _)| task).collect();
+        let granted: Vec<usize> = executor.run().into_iter().map(|(task, _)| task).collect();
         assert_eq!(granted, [0, 1], "{rule}");
         assert!(gate.check().is_deny(), "{rule}: nothing is left for others");
     }
 }
 
+// T11.
 #[test]
-fn t11_a_reset_lets_those_who_wait_have_what_is_free_first() {
+fn a_reset_admits_waiters_before_later_requests() {
     for rule in
         ["5/h burst 2", "7/h leaky capacity 2", "2/h fixed", "2/h sliding-log", "2/h sliding"]
     {
         let (gate, ..) = exhausted(rule);
-        let mut crew = Crew::new();
+        let mut executor = Executor::new();
         for _ in 0..3 {
-            crew.hire(gate.acquire());
+            executor.spawn(gate.acquire());
         }
-        assert!(crew.work().is_empty());
+        assert!(executor.run().is_empty());
         gate.reset();
-        assert_eq!(crew.work().len(), 2, "{rule}");
+        assert_eq!(executor.run().len(), 2, "{rule}");
         assert!(gate.check().is_deny(), "{rule}: nothing is left for others");
     }
 }
 
+// B8.
 #[test]
-fn b8_a_faster_rule_wakes_those_whose_turn_it_brings_forward() {
+fn a_faster_rule_wakes_the_waiters_whose_turns_it_moves_up() {
     let (gate, clock, _) = exhausted("1/h paced");
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..4 {
-        crew.hire(gate.acquire());
+        executor.spawn(gate.acquire());
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     gate.set_rule("10/s paced".parse().unwrap());
     for second in 0..4 {
         clock.advance(Span::from_millis(100));
-        let granted: Vec<usize> = crew.work().into_iter().map(|(task, _)| task).collect();
+        let granted: Vec<usize> = executor.run().into_iter().map(|(task, _)| task).collect();
         assert_eq!(granted, [second], "one every 100 ms now, in order");
     }
 }
 
+// B8.
 #[test]
-fn b8_a_slower_rule_breaks_no_promise() {
+fn a_slower_rule_delays_no_turn() {
     let (gate, clock, wait) = exhausted("10/s paced");
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..4 {
-        crew.hire(gate.acquire());
+        executor.spawn(gate.acquire());
     }
-    assert!(crew.work().is_empty());
+    assert!(executor.run().is_empty());
     gate.set_rule("1/h paced".parse().unwrap());
     for turn in 0..4 {
         clock.advance(wait);
-        let granted: Vec<usize> = crew.work().into_iter().map(|(task, _)| task).collect();
-        assert_eq!(granted, [turn], "when it was told");
+        let granted: Vec<usize> = executor.run().into_iter().map(|(task, _)| task).collect();
+        assert_eq!(granted, [turn], "at its turn");
     }
     assert!(gate.check().is_deny(), "and they were charged");
 }
 
-/// Somebody was promised a turn under the old rule and has it: that is charged, whoever gives up.
+// B8.
+/// A turn that was kept over the change stays charged when another waiter gives up.
 #[test]
-fn b8_a_turn_kept_over_a_change_stays_charged_when_another_gives_up() {
+fn a_turn_kept_over_a_change_stays_charged_when_another_waiter_gives_up() {
     let (gate, clock, _) = exhausted("10/s");
     let (twin, its_clock, _) = exhausted("10/s");
     let (kept, gives_up) = (gate.reserve().unwrap(), gate.reserve().unwrap());
@@ -111,20 +117,21 @@ fn b8_a_turn_kept_over_a_change_stays_charged_when_another_gives_up() {
     assert_eq!((kept.wait(), its_kept.wait()), (Span::ZERO, Span::ZERO));
     drop(gives_up);
     let (after, expected) = (gate.check().retry_after(), twin.check().retry_after());
-    assert_eq!(after, expected, "as if the other had never asked");
+    assert_eq!(after, expected, "as if the other had never reserved");
 }
 
+// B8.
 #[test]
-fn b8_those_who_wait_for_a_rate_keep_their_turn_when_it_becomes_a_concurrency_limit() {
+fn waiters_keep_their_turns_when_a_rate_becomes_a_concurrency_limit() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
-        let mut crew = Crew::new();
-        crew.hire(gate.acquire());
-        assert!(crew.work().is_empty());
+        let mut executor = Executor::new();
+        executor.spawn(gate.acquire());
+        assert!(executor.run().is_empty());
         gate.set_rule("concurrency 1".parse().unwrap());
         let _held = gate.try_acquire().unwrap();
         clock.advance(wait);
-        assert_eq!(crew.work().len(), 1, "{rule}");
+        assert_eq!(executor.run().len(), 1, "{rule}");
     }
 }
 
@@ -157,33 +164,34 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
-    /// Whatever happens to the limit, nobody's turn comes later than it was told, or out of order.
+    // B8.
+    /// After any events, no turn is later than before, or out of order.
     #[test]
-    fn b8_no_turn_ever_moves_back_or_out_of_order(
+    fn no_turn_ever_moves_back_or_out_of_order(
         (from, to) in rules(),
         length in 1_usize..8,
         events in prop::collection::vec(event(), 1..12),
     ) {
         let (gate, clock) = gate(from);
-        let mut line = line(&gate, length);
+        let mut turns = reserve_turns(&gate, length);
         for event in events {
-            let before = waits(&line);
+            let before = waits(&turns);
             let mut passed = Span::ZERO;
             match event {
                 Event::Refund(cost) => gate.refund(cost),
                 Event::Reset => gate.reset(),
                 Event::Change => gate.set_rule(to.parse().unwrap()),
                 Event::Back => gate.set_rule(from.parse().unwrap()),
-                Event::GiveUp(who) if who < line.len() => drop(line.remove(who)),
+                Event::GiveUp(turn) if turn < turns.len() => drop(turns.remove(turn)),
                 Event::GiveUp(_) => {}
                 Event::Advance(us) => {
                     passed = Span::from_micros(us);
                     clock.advance(passed);
                 }
             }
-            let now = waits(&line);
+            let now = waits(&turns);
             let gone = before.len() - now.len();
-            // Whoever is nth now was nth or later before.
+            // The nth waiter was the nth or a later one before.
             for (turn, wait) in now.iter().enumerate() {
                 let promised = before[turn + gone].saturating_sub(passed);
                 prop_assert!(*wait <= promised, "{event:?}: {promised} became {wait}");
@@ -193,8 +201,8 @@ proptest! {
     }
 }
 
-/// nginx counts in milliseconds. Somebody waits since the end of one, and another comes at the start
-/// of the next.
+/// nginx counts in milliseconds. One request waits since the end of a millisecond, and another arrives at the start of
+/// the next.
 fn around_a_millisecond() -> (Gate<ManualClock>, [Reservation<ManualClock>; 2]) {
     let (gate, clock) = gate("2000r/s burst=9");
     clock.advance(Span::from_micros(999));
@@ -206,24 +214,27 @@ fn around_a_millisecond() -> (Gate<ManualClock>, [Reservation<ManualClock>; 2]) 
     (gate, [first, second])
 }
 
+// P9.
 #[test]
-fn p9_one_who_comes_at_the_next_millisecond_does_not_pass_those_who_wait() {
+fn a_request_in_the_next_millisecond_does_not_overtake_waiters() {
     let (_gate, [first, second]) = around_a_millisecond();
     assert!(second.wait() >= first.wait(), "{} before {}", second.wait(), first.wait());
 }
 
+// P9.
 #[test]
-fn p9_one_who_gives_up_gives_back_only_their_own() {
+fn a_waiter_that_gives_up_refunds_only_its_own_cost() {
     let (gate, [first, second]) = around_a_millisecond();
     let before = gate.check_n(0).remaining;
     second.commit();
     drop(first);
-    assert_eq!(gate.check_n(0).remaining - before, 1, "one gave up, the other did not");
+    assert_eq!(gate.check_n(0).remaining - before, 1, "one waiter gave up, the other did not");
 }
 
+// B8.
 /// Four an hour, of every kind, after six turns that were promised under a faster rule.
 #[test]
-fn b8_turns_kept_over_a_change_are_charged_to_the_new_rule() {
+fn turns_kept_over_a_change_are_charged_to_the_new_rule() {
     let slow =
         ["4/h", "4/h leaky", "4/h fixed", "4/h sliding-log", "4/h sliding", "4/day calendar"];
     let mut free = Vec::new();
@@ -231,12 +242,12 @@ fn b8_turns_kept_over_a_change_are_charged_to_the_new_rule() {
     let faster = AWAITED.into_iter().filter(|rule| !rule.contains("/h ") && !rule.contains("day"));
     for (from, to) in faster.flat_map(|from| slow.map(|to| (from, to))) {
         let (gate, clock, _) = exhausted(from);
-        let line = line(&gate, 6);
+        let turns = reserve_turns(&gate, 6);
         gate.set_rule(to.parse().unwrap());
-        for turn in line {
+        for turn in turns {
             clock.advance(turn.wait());
             turn.commit();
-            // Whoever asks in between must not get a turn that was given already.
+            // A check in between must not get a turn that was given already.
             free.extend(gate.check().is_allow().then(|| format!("{from} -> {to}")));
         }
     }
@@ -244,30 +255,32 @@ fn b8_turns_kept_over_a_change_are_charged_to_the_new_rule() {
     assert!(free.is_empty(), "{} changes, such as {}", free.len(), free[0]);
 }
 
-/// Who waits for a permit slept without a time to wake at. Now there is one.
+// A15.
+/// The waiter slept without an alarm, because permits had no lease. The change adds one.
 #[test]
-fn a15_one_who_waits_learns_of_leases_that_a_change_brings() {
+fn a_waiter_is_woken_by_leases_that_a_change_adds() {
     let (gate, clock) = gate("concurrency 1");
     let _lost = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.acquire());
+    assert!(executor.run().is_empty());
     gate.set_rule("concurrency 1 lease 10s".parse().unwrap());
-    crew.work();
+    executor.run();
     clock.advance(Span::from_secs(10));
-    assert_eq!(crew.work().len(), 1, "the lease has run out, and nobody else will say so");
+    assert_eq!(executor.run().len(), 1, "the lease has run out, and no release wakes it");
 }
 
-/// "Never" means that it can never pass. Here it could pass at once.
+// B8.
+/// A denial with `Never` says that a retry is useless. Here it would be admitted at once.
 #[test]
-fn b8_who_waits_for_a_permit_when_the_rule_becomes_a_rate_is_not_told_never() {
+fn a_waiter_for_a_permit_is_not_denied_for_ever_when_the_rule_becomes_a_rate() {
     let (gate, _) = gate("concurrency 1");
     let _held = gate.try_acquire().unwrap();
-    let mut crew = Crew::new();
-    crew.hire(gate.acquire());
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(gate.acquire());
+    assert!(executor.run().is_empty());
     gate.set_rule("5/s".parse().unwrap());
-    let answer = crew.work().pop().expect("it is not left to wait for a release").1;
+    let answer = executor.run().pop().expect("it does not wait for a release").1;
     let verdict = answer.map_or_else(|denied| denied.decision.verdict, |ok| ok.decision().verdict);
     assert_ne!(verdict, Verdict::Deny(Retry::Never));
 }

@@ -1,8 +1,8 @@
-//! What is charged without room is owed, and the time to come pays it.
+//! Charges beyond what remains become debt, which is repaid as the limit refills.
 
 use tidegate::{Clock, Gate, Limiter, ManualClock, Span};
 
-/// Those that hold debts and whose turns are at equal distances.
+/// Rules that hold debts, and whose turns are at equal intervals.
 const EVEN: [&str; 8] = [
     "10/s",
     "7/min burst 3",
@@ -134,7 +134,7 @@ fn what_fits_is_charged_as_by_a_check() {
 }
 
 #[test]
-fn who_cannot_owe_takes_what_there_is_room_for() {
+fn a_rule_without_debt_is_charged_what_remains() {
     let clock = ManualClock::new();
     let queue = gate("10/s queue capacity 5", &clock);
     queue.request().cost(1_000).charge();

@@ -1,6 +1,6 @@
-//! Who gives up leaves no trace: afterwards the limiter answers as if they had never asked.
+//! A waiter that gives up leaves no trace: afterwards the limiter decides as if it had never arrived.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::{AWAITED, assert_alike, exhausted, gate};
 use proptest::prelude::*;
 use std::pin::pin;
@@ -12,8 +12,9 @@ fn poll(future: std::pin::Pin<&mut impl Future>) -> bool {
     matches!(future.poll(&mut context), Poll::Ready(_))
 }
 
+// T13.
 #[test]
-fn t13_dropped_after_any_number_of_polls_a_wait_leaves_no_trace() {
+fn a_wait_dropped_after_any_number_of_polls_leaves_no_trace() {
     for rule in AWAITED {
         for polls in 0..6 {
             let (gate, clock, wait) = exhausted(rule);
@@ -33,32 +34,34 @@ fn t13_dropped_after_any_number_of_polls_a_wait_leaves_no_trace() {
     }
 }
 
+// T13.
 #[test]
-fn t13_dropped_behind_one_who_has_passed_a_wait_leaves_no_trace() {
+fn a_wait_dropped_behind_an_admitted_request_leaves_no_trace() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let (twin, its_clock, _) = exhausted(rule);
-        let (mut crew, mut its_crew) = (Crew::new(), Crew::new());
-        crew.hire(gate.acquire());
-        let behind = crew.hire(gate.acquire());
-        its_crew.hire(twin.acquire());
-        assert!(crew.work().is_empty() && its_crew.work().is_empty());
+        let (mut executor, mut its_executor) = (Executor::new(), Executor::new());
+        executor.spawn(gate.acquire());
+        let behind = executor.spawn(gate.acquire());
+        its_executor.spawn(twin.acquire());
+        assert!(executor.run().is_empty() && its_executor.run().is_empty());
         clock.advance(wait);
         its_clock.advance(wait);
-        // In a rule that lets several pass at one instant the one behind may have passed as well.
-        let passed = crew.work().len();
-        assert_eq!(its_crew.work().len(), 1, "{rule}");
+        // Under a rule that admits several at one instant, the waiter may have been admitted as well.
+        let passed = executor.run().len();
+        assert_eq!(its_executor.run().len(), 1, "{rule}");
         if passed > 1 {
             continue;
         }
-        crew.dismiss(behind);
+        executor.cancel(behind);
         let step = Span::from_micros(wait.as_micros() / 5);
         assert_alike((&gate, &clock), (&twin, &its_clock), step, rule);
     }
 }
 
+// T21.
 #[test]
-fn t21_when_one_in_the_middle_gives_up_those_behind_move_up() {
+fn the_waiters_behind_one_that_gives_up_move_up() {
     for rule in AWAITED {
         let (gate, _, _) = exhausted(rule);
         let mut line: Vec<_> = (0..5).map(|_| gate.reserve().unwrap()).collect();
@@ -75,23 +78,24 @@ fn t21_when_one_in_the_middle_gives_up_those_behind_move_up() {
     }
 }
 
+// T21.
 #[test]
-fn t21_who_moves_up_to_now_is_woken_now() {
+fn a_waiter_that_becomes_due_is_woken_at_once() {
     for rule in
         ["10/s burst 10", "10/s leaky", "10/min sliding-log", "10/min fixed", "10/min sliding"]
     {
         let (gate, _) = gate(rule);
         let _ = gate.check_n(5);
-        let mut crew = Crew::new();
-        let large = crew.hire(gate.request().cost(10).acquire());
-        crew.hire(gate.request().cost(5).acquire());
-        assert!(crew.work().is_empty(), "{rule}: both wait, the small one behind the large one");
-        crew.dismiss(large);
-        assert_eq!(crew.work().len(), 1, "{rule}: five are free, so its turn is now");
+        let mut executor = Executor::new();
+        let large = executor.spawn(gate.request().cost(10).acquire());
+        executor.spawn(gate.request().cost(5).acquire());
+        assert!(executor.run().is_empty(), "{rule}: both wait, the small one behind the large one");
+        executor.cancel(large);
+        assert_eq!(executor.run().len(), 1, "{rule}: five are free, so its turn is now");
     }
 }
 
-/// What a group does that comes at one instant: each asks for a cost, and some of them give up.
+/// A group of requests that arrive at one instant, with their costs; some of them give up.
 fn group() -> impl Strategy<Value = Vec<(u64, Option<u8>)>> {
     prop::collection::vec((1_u64..=2, prop::option::of(any::<u8>())), 1..7)
 }
@@ -104,14 +108,15 @@ fn join(gate: &Gate<ManualClock>, costs: impl Iterator<Item = u64>) -> Vec<Optio
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
-    /// Whoever gives up, in whatever order: the others stand as if those had never come.
+    // T21.
+    /// Waiters give up in any order: the others have the turns they would have without them.
     #[test]
-    fn t21_the_rest_of_a_group_stands_as_if_the_others_had_never_come(
+    fn the_remaining_waiters_have_the_turns_they_would_have_alone(
         group in group(),
         used in 0_u64..4,
         rest_ms in 0_u64..3_000,
     ) {
-        // A queue refuses when it is full; then those behind have been refused, and do not come back.
+        // A full queue denies. The requests that it denied are not sent again when others give up.
         for rule in AWAITED.into_iter().filter(|rule| !rule.contains("paced") && !rule.contains("12")) {
             let ((gate, clock), (twin, its_clock)) = (gate(rule), gate(rule));
             for (gate, clock) in [(&gate, &clock), (&twin, &its_clock)] {
@@ -127,7 +132,7 @@ proptest! {
             let mut leavers: Vec<usize> = (0..group.len()).filter(|i| group[*i].1.is_some()).collect();
             leavers.sort_by_key(|i| group[*i].1);
             for leaver in leavers {
-                // Who was due at once is spent, and counts as one who came.
+                // A request that was due at once is spent, and counts.
                 if line[leaver].as_ref().is_some_and(|one| !one.wait().is_zero()) {
                     line[leaver] = None;
                 }

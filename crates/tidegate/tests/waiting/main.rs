@@ -1,13 +1,13 @@
-//! Waiting for one's turn (A9, A12, R2, T21): in order, exactly on schedule, refused at once when it
-//! would be too late, and without a trace when somebody gives up.
+//! Waiting for a turn (A9, A12, R2, T21): in order, exactly on schedule, denied at once if the turn would come too late,
+//! and without a trace if the waiter gives up.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod blocking;
 mod bounds;
 mod changes;
-#[path = "../crew/mod.rs"]
-mod crew;
 mod debt;
+#[path = "../executor/mod.rs"]
+mod executor;
 mod giving_up;
 mod many;
 mod reservations;
@@ -20,7 +20,7 @@ mod wakers;
 use tidegate::{Clock, Decision, Gate, ManualClock, Span, Timestamp, Verdict};
 use tidegate_core::Limit;
 
-/// A rule of every kind under which one can wait. Costs of 1 and 2 fit into all but the paced one.
+/// A rule of every kind under which a request can wait. Costs of 1 and 2 fit into all but the paced one.
 const AWAITED: [&str; 16] = [
     "5/s burst 2",
     "3/s paced",
@@ -45,7 +45,7 @@ fn gate(rule: &str) -> (Gate<ManualClock>, ManualClock) {
     (Gate::with_clock(rule.parse().unwrap(), clock.clone()), clock)
 }
 
-/// A gate where the next one has to wait, and how long. Waits are not taken, so no one is in line.
+/// Creates a gate where the next request has to wait, and returns that wait. No request is in the queue.
 fn exhausted(rule: &str) -> (Gate<ManualClock>, ManualClock, Span) {
     let (gate, clock) = gate(rule);
     while gate.peek().is_allow() {
@@ -56,8 +56,8 @@ fn exhausted(rule: &str) -> (Gate<ManualClock>, ManualClock, Span) {
     (gate, clock, wait)
 }
 
-/// When each of `costs` passes who come now, in this order, by the pure limit and nothing else: asked
-/// again whenever it said to. `None` for those that are refused.
+/// Returns the time at which each of `costs`, arriving now in this order, is admitted by the pure limit, which is retried
+/// at each retry time. `None` for a cost that is denied.
 fn schedule(rule: &str, now: Timestamp, costs: &[u64]) -> Vec<Option<Timestamp>> {
     let limit: Limit = rule.parse().unwrap();
     let mut state = limit.fresh(now);
@@ -75,7 +75,7 @@ fn schedule(rule: &str, now: Timestamp, costs: &[u64]) -> Vec<Option<Timestamp>>
     costs.iter().map(&mut pass).collect()
 }
 
-/// Both gates give the same answers from now on, at many times.
+/// Asserts that both gates decide the same from now on, at many times.
 fn assert_alike(
     (gate, clock): (&Gate<ManualClock>, &ManualClock),
     (twin, its_clock): (&Gate<ManualClock>, &ManualClock),

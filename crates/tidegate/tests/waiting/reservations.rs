@@ -1,10 +1,11 @@
-//! Reservations: the wait is told, given back whole before it is due, spent when it is (T11, A9).
+//! Reservations: the wait is known; refunded whole before they are due, spent when they are (T11, A9).
 
 use crate::{AWAITED, assert_alike, exhausted, gate};
 use tidegate::{Limiter, ManualClock, Reservation, Span};
 
+// A9.
 #[test]
-fn a9_a_reservation_tells_the_wait_and_counts_it_down() {
+fn the_wait_of_a_reservation_counts_down() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let reservation = gate.reserve().unwrap();
@@ -16,8 +17,9 @@ fn a9_a_reservation_tells_the_wait_and_counts_it_down() {
     }
 }
 
+// T11.
 #[test]
-fn t11_dropped_before_it_is_due_a_reservation_is_given_back_whole() {
+fn a_reservation_dropped_before_it_is_due_is_refunded_whole() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let (twin, its_clock, _) = exhausted(rule);
@@ -29,8 +31,9 @@ fn t11_dropped_before_it_is_due_a_reservation_is_given_back_whole() {
     }
 }
 
+// T11.
 #[test]
-fn t11_dropped_when_it_is_due_a_reservation_is_spent() {
+fn a_reservation_dropped_when_it_is_due_is_spent() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let (twin, its_clock, _) = exhausted(rule);
@@ -43,8 +46,9 @@ fn t11_dropped_when_it_is_due_a_reservation_is_spent() {
     }
 }
 
+// A9.
 #[test]
-fn a9_a_reservation_that_is_committed_is_spent_before_it_is_due() {
+fn a_reservation_that_is_committed_is_spent_before_it_is_due() {
     for rule in AWAITED {
         let (gate, _, wait) = exhausted(rule);
         gate.reserve().unwrap().commit();
@@ -57,23 +61,24 @@ fn a9_a_reservation_that_is_committed_is_spent_before_it_is_due() {
     }
 }
 
-/// Makes the table look through its keys and forget those at rest.
-fn forget_the_idle(limiter: &Limiter<ManualClock>) {
-    for stranger in 0..3_000_u32 {
-        let _ = limiter.check(&("stranger", stranger));
+/// Inserts other keys, so that the store sweeps and evicts the idle ones.
+fn evict_idle_keys(limiter: &Limiter<ManualClock>) {
+    for other in 0..3_000_u32 {
+        let _ = limiter.check(&("other", other));
     }
 }
 
+// T11.
 /// A place in line is named by a number. Here two of different lives of a key have the same one.
 #[test]
-fn t11_a_reservation_from_before_a_key_was_forgotten_gives_back_nobody_elses() {
+fn a_reservation_from_before_an_eviction_refunds_no_other_request() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("1/s".parse().unwrap(), clock.clone());
     let _ = limiter.check("alice");
     let old = limiter.reserve("alice").unwrap();
     clock.advance(Span::from_secs(10));
     assert_eq!(limiter.check_n("alice", 0).remaining, 1, "due and past: alice is at rest");
-    forget_the_idle(&limiter);
+    evict_idle_keys(&limiter);
 
     let _ = limiter.check("alice");
     let new = limiter.reserve("alice").unwrap();
@@ -83,8 +88,9 @@ fn t11_a_reservation_from_before_a_key_was_forgotten_gives_back_nobody_elses() {
     assert_eq!(third, Span::from_secs(2), "the second one's turn is still taken");
 }
 
+// T11.
 #[test]
-fn t11_a_reservation_at_a_gate_gives_back_nobody_elses() {
+fn a_reservation_at_a_gate_refunds_no_other_request() {
     let (gate, clock) = gate("1/s");
     let _ = gate.check();
     let old = gate.reserve().unwrap();
@@ -96,8 +102,9 @@ fn t11_a_reservation_at_a_gate_gives_back_nobody_elses() {
     assert_eq!(gate.reserve().unwrap().wait(), Span::from_secs(2));
 }
 
+// T11.
 #[test]
-fn t11_a_reservation_given_back_twice_in_a_row_is_given_back_once_each() {
+fn two_reservations_dropped_in_a_row_are_refunded_once_each() {
     for rule in AWAITED {
         let (gate, _, wait) = exhausted(rule);
         for _ in 0..50 {
@@ -108,8 +115,9 @@ fn t11_a_reservation_given_back_twice_in_a_row_is_given_back_once_each() {
     }
 }
 
+// A11.
 #[test]
-fn a11_a_turn_under_a_concurrency_limit_holds_nothing() {
+fn a_turn_under_a_concurrency_limit_holds_nothing() {
     let (gate, _) = gate("concurrency 1");
     let turn = gate.reserve().unwrap();
     assert_eq!((turn.wait(), gate.check_n(0).remaining), (Span::ZERO, 1));

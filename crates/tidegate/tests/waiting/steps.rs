@@ -1,41 +1,43 @@
-//! A clock that steps while others wait (T22): a step back costs at most the limit's own drain time,
-//! never the step; a step forward lets pass in order.
+//! A clock that steps while requests wait (T22): a step back delays by at most the limit's own drain time, not by the step;
+//! a step forward admits waiters in order.
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::{AWAITED, exhausted};
 use tidegate::{Clock, Limiter, ManualClock, Span, Timestamp};
 
 const HOUR: Span = Span::from_secs(3_600);
 
-/// Rules that forget within two seconds, so that an hour's step is far beyond.
+/// Rules that refill within two seconds, far less than an hour's step.
 fn short() -> impl Iterator<Item = &'static str> {
     let long = ["min", "/h", "day", "empty", "capacity 40"];
     AWAITED.into_iter().filter(move |rule| !long.iter().any(|word| rule.contains(word)))
 }
 
+// T22.
 #[test]
-fn t22_a_step_back_does_not_make_those_who_wait_wait_for_the_step() {
+fn a_step_back_does_not_prolong_waits() {
     let mut still_waiting = Vec::new();
     for rule in short() {
         let (gate, clock, wait) = exhausted(rule);
-        let mut crew = Crew::new();
-        crew.hire(gate.acquire());
-        assert!(crew.work().is_empty());
+        let mut executor = Executor::new();
+        executor.spawn(gate.acquire());
+        assert!(executor.run().is_empty());
         let drain = gate.check_n(0).reset_after;
         clock.set(clock.now() - HOUR);
-        assert!(crew.work().len() <= 1);
+        assert!(executor.run().len() <= 1);
         clock.advance(wait + drain);
-        // Whoever slept by the clock is woken by it, or is let in by whoever looks next.
+        // A waiter that sleeps by the clock is woken by it, or admitted by the next call.
         let _ = gate.check_n(0);
-        if clock.sleepers() > 0 && crew.work().is_empty() {
+        if clock.sleepers() > 0 && executor.run().is_empty() {
             still_waiting.push(rule);
         }
     }
     assert!(still_waiting.is_empty(), "{still_waiting:?}");
 }
 
+// T22.
 #[test]
-fn t22_a_step_back_while_somebody_waits_does_not_lock_the_others_out() {
+fn a_step_back_during_a_wait_does_not_block_other_requests() {
     let mut locked_out = Vec::new();
     for rule in short() {
         let (gate, clock, wait) = exhausted(rule);
@@ -52,40 +54,42 @@ fn t22_a_step_back_while_somebody_waits_does_not_lock_the_others_out() {
     assert!(locked_out.is_empty(), "{locked_out:?}");
 }
 
+// T22.
 #[test]
-fn t22_a_step_forward_lets_those_who_wait_pass_in_order_and_no_one_else_for_free() {
+fn a_step_forward_admits_waiters_in_order_and_no_other_request_for_free() {
     for rule in AWAITED {
         let (gate, clock, _) = exhausted(rule);
-        let mut crew = Crew::new();
+        let mut executor = Executor::new();
         for _ in 0..5 {
-            crew.hire(gate.acquire());
+            executor.spawn(gate.acquire());
         }
-        assert!(crew.work().is_empty());
+        assert!(executor.run().is_empty());
         clock.advance(Span::from_secs(10 * 365 * 86_400));
-        let granted: Vec<usize> = crew.work().into_iter().map(|(task, _)| task).collect();
+        let granted: Vec<usize> = executor.run().into_iter().map(|(task, _)| task).collect();
         assert_eq!(granted, [0, 1, 2, 3, 4], "{rule}");
         let burst = gate.check_n(0).limit;
         let mut admitted = 0;
         while gate.check().is_allow() {
             admitted += 1;
         }
-        // Guava's rules let one pass on credit on top of what they saved.
+        // Guava's rules admit one request on credit beyond what is saved.
         assert!(admitted <= burst + 1, "{rule}: {admitted} of {burst}");
     }
 }
 
-/// How many of 100 are let in at once by a limiter that is made at this time.
+/// Returns how many of 100 requests a limiter admits at once that is created at this time.
 fn let_in_at_once(rule: &str, at: Timestamp) -> usize {
     let limiter = Limiter::with_clock(rule.parse().unwrap(), ManualClock::at(at));
-    let mut crew = Crew::new();
+    let mut executor = Executor::new();
     for _ in 0..100 {
-        crew.hire(limiter.acquire("alice"));
+        executor.spawn(limiter.acquire("alice"));
     }
-    crew.work().into_iter().filter(|(_, answer)| answer.is_ok()).count()
+    executor.run().into_iter().filter(|(_, answer)| answer.is_ok()).count()
 }
 
+// T25.
 #[test]
-fn t25_at_the_end_of_time_no_more_are_let_in_at_once_than_before_it() {
+fn at_the_end_of_time_no_more_are_admitted_at_once_than_before_it() {
     let mut too_many = Vec::new();
     for rule in AWAITED {
         let ordinary = let_in_at_once(rule, ManualClock::new().now());
@@ -97,23 +101,25 @@ fn t25_at_the_end_of_time_no_more_are_let_in_at_once_than_before_it() {
     assert!(too_many.is_empty(), "{too_many:?}");
 }
 
+// T22.
 #[test]
-fn t22_a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
+fn a_deadline_for_a_permit_is_not_prolonged_by_a_step_forward() {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock("concurrency 1".parse().unwrap(), clock.clone());
     let _held = limiter.try_acquire("alice").unwrap();
-    let mut crew = Crew::new();
-    crew.hire(limiter.request("alice").within(HOUR.as_duration()).acquire());
-    assert!(crew.work().is_empty());
+    let mut executor = Executor::new();
+    executor.spawn(limiter.request("alice").within(HOUR.as_duration()).acquire());
+    assert!(executor.run().is_empty());
     clock.set(Timestamp::MAX);
-    assert!(crew.work().pop().unwrap().1.is_err());
+    assert!(executor.run().pop().unwrap().1.is_err());
     assert_eq!(clock.now(), Timestamp::MAX);
 }
 
-/// Under a rule that makes requests wait, somebody who asks behind the line makes the turns in it
+// T22.
+/// Under a rule that makes requests wait, a request behind the queue makes the turns in it
 /// final; their time still goes along with the clock.
 #[test]
-fn t22_a_turn_that_has_become_final_goes_along_with_a_step_back() {
+fn a_final_turn_moves_back_with_the_clock() {
     for rule in ["5/s queue capacity 9", "5/s smooth", "10r/s burst=15", "5/s warmup 1s"] {
         let (gate, clock, wait) = exhausted(rule);
         let reservation = gate.reserve().unwrap();
@@ -128,8 +134,9 @@ fn t22_a_turn_that_has_become_final_goes_along_with_a_step_back() {
     assert!(reservation.wait() <= wait, "{} under a rule without turns", reservation.wait());
 }
 
+// T22.
 #[test]
-fn t22_a_clock_that_trembles_moves_nobody_up() {
+fn clock_skew_moves_no_waiter_up() {
     for rule in AWAITED {
         let (gate, clock, wait) = exhausted(rule);
         let reservation = gate.reserve().unwrap();

@@ -6,8 +6,9 @@ use tidegate::clock::TokioClock;
 use tidegate::{Clock, Gate, Limiter, Span};
 use tokio::time::Instant;
 
+// A9.
 #[tokio::test(start_paused = true)]
-async fn a9_with_paused_time_turns_come_exactly_on_time() {
+async fn with_paused_time_turns_come_exactly_on_time() {
     let limiter = Limiter::with_clock("10/s paced".parse().unwrap(), TokioClock::new());
     let start = Instant::now();
     for turn in 0..50_u32 {
@@ -16,8 +17,9 @@ async fn a9_with_paused_time_turns_come_exactly_on_time() {
     }
 }
 
+// A9.
 #[tokio::test(start_paused = true)]
-async fn a9_with_paused_time_tasks_pass_in_order() {
+async fn with_paused_time_tasks_pass_in_order() {
     let gate = Gate::with_clock("10/s burst 2".parse().unwrap(), TokioClock::new());
     let (start, passed) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
     let mut tasks = Vec::new();
@@ -36,8 +38,9 @@ async fn a9_with_paused_time_tasks_pass_in_order() {
     assert_eq!(*passed.lock().unwrap(), expected);
 }
 
+// T13.
 #[tokio::test(start_paused = true)]
-async fn t13_a_task_that_tokio_cancels_gives_its_turn_back() {
+async fn a_task_that_tokio_cancels_gives_up_its_turn() {
     let gate = Gate::with_clock("1/s".parse().unwrap(), TokioClock::new());
     let _ = gate.check();
     for _ in 0..10 {
@@ -52,8 +55,9 @@ async fn t13_a_task_that_tokio_cancels_gives_its_turn_back() {
     assert_eq!(gate.check().retry_after(), Some(Span::from_millis(900)));
 }
 
+// T13.
 #[tokio::test(start_paused = true)]
-async fn t13_a_permit_held_by_a_task_that_tokio_aborts_is_back() {
+async fn a_permit_held_by_a_task_that_tokio_aborts_is_released() {
     let gate = Gate::with_clock("concurrency 1".parse().unwrap(), TokioClock::new());
     let held = gate.clone();
     let task = tokio::spawn(async move {
@@ -67,9 +71,10 @@ async fn t13_a_permit_held_by_a_task_that_tokio_aborts_is_back() {
     assert_eq!(gate.check_n(0).remaining, 1);
 }
 
+// A9.
 /// tokio's timers tick in milliseconds: a turn in between is granted late, never early.
 #[tokio::test(start_paused = true)]
-async fn a9_a_turn_between_two_ticks_of_tokios_timer_is_not_early() {
+async fn a_turn_between_two_ticks_of_tokios_timer_is_not_early() {
     let clock = TokioClock::new();
     let gate = Gate::with_clock("7/s paced".parse().unwrap(), clock.clone());
     drop(gate.acquire().await.unwrap());
@@ -80,9 +85,10 @@ async fn a9_a_turn_between_two_ticks_of_tokios_timer_is_not_early() {
     }
 }
 
-/// A runtime with several threads, and real time: nobody is forgotten.
+// T21.
+/// A runtime with several threads, and real time: every task is woken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t21_tasks_on_several_threads_all_get_their_permit() {
+async fn tasks_on_several_threads_all_get_their_permit() {
     let gate = Gate::with_clock("concurrency 3".parse().unwrap(), TokioClock::new());
     let mut tasks = Vec::new();
     for number in 0..2_000_u32 {

@@ -1,6 +1,6 @@
-//! Wakers run code that is not ours: whatever they do, no lock of ours may be held (T13, T16).
+//! Wakers run foreign code, so no lock of this crate may be held meanwhile (T13, T16).
 
-use crate::crew::Crew;
+use crate::executor::Executor;
 use crate::gate;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::thread;
 use tidegate::clock::Sleep;
 use tidegate::{Clock, Gate, ManualClock, Span, SystemClock, Timestamp};
 
-/// Asks the gate when it is woken, in the middle of whatever woke it.
+/// Calls the gate when it is woken, inside the operation that woke it.
 struct Nosy {
     gate: Gate<ManualClock>,
     woken: AtomicUsize,
@@ -44,7 +44,7 @@ fn a_waker_may_ask_the_gate_that_wakes_it() {
     }
 }
 
-/// When it is dropped, somebody else uses what must not be locked meanwhile.
+/// Uses the gate when it is dropped, which deadlocks if the gate is locked meanwhile.
 struct Heavy {
     uses: Box<dyn Fn() + Send + Sync>,
     was_free: Arc<AtomicBool>,
@@ -123,7 +123,7 @@ impl Clock for Standstill {
 }
 
 #[test]
-fn the_waker_of_one_who_gives_up_is_dropped_outside_the_gates_lock() {
+fn the_waker_of_a_waiter_that_gives_up_is_dropped_outside_the_gates_lock() {
     let mut locked = Vec::new();
     for rule in ["1/s", "1/s queue", "concurrency 1"] {
         let gate = Gate::with_clock(rule.parse().unwrap(), Standstill);
@@ -168,27 +168,32 @@ fn the_waker_of_the_last_poll_is_the_one_that_is_called() {
     }
 }
 
-/// Many threads cancel, release and wake at once: everybody who stays is served (no lost wake-up).
+// T21.
+/// Many threads cancel, release and wake at once: every remaining waiter is admitted (no lost wake-up).
 #[test]
-fn t21_grants_that_race_with_cancellations_are_passed_on() {
+fn grants_that_race_with_cancellations_are_passed_on() {
     for _ in 0..200 {
         let (gate, _) = gate("concurrency 1");
         let held = Mutex::new(Some(gate.try_acquire().unwrap()));
-        let mut crew = Crew::new();
-        crew.hire(gate.acquire());
-        assert!(crew.work().is_empty());
+        let mut executor = Executor::new();
+        executor.spawn(gate.acquire());
+        assert!(executor.run().is_empty());
         let mut leaver = Box::pin(gate.acquire());
         assert!(leaver.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let last = crew.hire(gate.acquire());
-        assert!(crew.work().is_empty());
+        let last = executor.spawn(gate.acquire());
+        assert!(executor.run().is_empty());
         thread::scope(|scope| {
             scope.spawn(|| drop(held.lock().unwrap().take()));
             scope.spawn(move || drop(leaver));
         });
-        let first = crew.work();
+        let first = executor.run();
         assert_eq!(first.iter().map(|(task, _)| *task).collect::<Vec<_>>(), [0]);
         drop(first);
-        assert_eq!(crew.work().pop().map(|(task, _)| task), Some(last), "the permit was passed on");
+        assert_eq!(
+            executor.run().pop().map(|(task, _)| task),
+            Some(last),
+            "the permit was passed on"
+        );
     }
 }
 
@@ -208,8 +213,9 @@ fn plant<C: Clock>(gate: &Gate<C>) -> std::pin::Pin<Box<tidegate::Acquire<C>>> {
     acquire
 }
 
+// T13.
 #[test]
-fn t13_a_waker_that_panics_takes_nobody_along() {
+fn a_waker_that_panics_keeps_no_other_waiter_asleep() {
     // On the thread that keeps the alarms of the whole process.
     let gate = Gate::new("100/s burst 1".parse().unwrap());
     let _ = gate.check();
@@ -225,9 +231,9 @@ fn t13_a_waker_that_panics_takes_nobody_along() {
         let (gate, clock) = crate::gate(rule);
         let held = gate.try_acquire().unwrap();
         let mut planted = plant(&gate);
-        let mut crew = Crew::new();
-        crew.hire(gate.acquire());
-        assert!(crew.work().is_empty());
+        let mut executor = Executor::new();
+        executor.spawn(gate.acquire());
+        assert!(executor.run().is_empty());
         drop(held);
         clock.advance(Span::from_secs(2));
         if is_permit {
@@ -235,6 +241,6 @@ fn t13_a_waker_that_panics_takes_nobody_along() {
             assert!(planted.as_mut().poll(&mut context).is_ready(), "its permit waits for it");
         }
         drop(planted);
-        assert_eq!(crew.work().len(), 1, "{rule}: who came second is served");
+        assert_eq!(executor.run().len(), 1, "{rule}: the second waiter is admitted");
     }
 }

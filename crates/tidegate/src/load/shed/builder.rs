@@ -1,7 +1,8 @@
 //! The options of a shedder: its signals, and its bounds on requests in flight.
 
 use super::machine::Machine;
-use super::signal::{Signal, Watch};
+use super::signal::Signal;
+use super::watched_signal::WatchedSignal;
 use super::{EVERY, Inner, NEVER, Sampler, Shedder};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex};
@@ -108,7 +109,7 @@ impl ShedderBuilder {
         let watches = self.watches.unwrap_or_else(default_watches);
         let due = if watches.is_empty() { NEVER } else { 0 };
         let watches =
-            watches.into_iter().map(|(signal, marks)| Watch::new(signal, marks)).collect();
+            watches.into_iter().map(|(signal, marks)| WatchedSignal::new(signal, marks)).collect();
         let sampler = Sampler { machine: Machine::new(self.root), watches, last: None };
         let inner = Inner {
             clock,

@@ -137,8 +137,8 @@ impl Machine {
         };
         let all = ticks.iter().take(8).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
         // Waiting for disks counts as idle.
-        let idle_test = idle.saturating_add(rest.first().copied().unwrap_or(0));
-        Ok(Cpu { used: all.saturating_sub(idle_test), all, source: CpuSource::Machine })
+        let idle = idle.saturating_add(rest.first().copied().unwrap_or(0));
+        Ok(Cpu { used: all.saturating_sub(idle), all, source: CpuSource::Machine })
     }
 
     fn memory(&self) -> Value {

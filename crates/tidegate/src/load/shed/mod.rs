@@ -10,6 +10,7 @@ mod builder;
 mod machine;
 mod permit;
 mod signal;
+mod watched_signal;
 
 pub use builder::ShedderBuilder;
 pub use permit::ShedPermit;
@@ -18,9 +19,9 @@ pub use signal::{Reading, Signal, Unread};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use machine::Machine;
-use signal::Watch;
 use std::fmt;
 use tidegate_core::{Level, Priority, Span, Timestamp};
+use watched_signal::WatchedSignal;
 
 /// The default interval between readings: short enough for a level that moves in seconds, and less than a thousandth of one
 /// core.
@@ -61,7 +62,7 @@ struct Inner<C> {
 /// The state of the request that reads the signals.
 struct Sampler {
     machine: Machine,
-    watches: Vec<Watch>,
+    watches: Vec<WatchedSignal>,
     last: Option<Timestamp>,
 }
 
@@ -143,7 +144,7 @@ impl<C: Clock> Shedder<C> {
     /// }
     /// ```
     pub fn readings(&self) -> Vec<Reading> {
-        lock(&self.inner.sampler).watches.iter().map(Watch::reading).collect()
+        lock(&self.inner.sampler).watches.iter().map(WatchedSignal::reading).collect()
     }
 
     fn sample_if_due(&self) {
@@ -169,8 +170,8 @@ impl<C: Clock> Shedder<C> {
         let span = sampler.last.map_or(Span::ZERO, |last| now.since(last));
         sampler.last = Some(now);
         let Sampler { machine, watches, .. } = sampler;
-        let pushes = watches.iter_mut().filter_map(|watch| watch.look(machine, now));
-        // One push up is enough. The level falls only if all signals push down, or none can be read.
+        let pushes = watches.iter_mut().filter_map(|watch| watch.read(machine, now));
+        // The level rises if one signal raises it. It falls only if all signals lower it, or none can be read.
         let push = pushes.max().unwrap_or(-1_000);
         let level = self.level().pushed(push, span);
         self.inner.level.store(u64::from(level.as_millionths()), Ordering::Relaxed);
@@ -236,7 +237,7 @@ impl Shed {
 impl fmt::Display for Shed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.cause {
-            Cause::Load => "the machine has too much to do",
+            Cause::Load => "the machine is overloaded",
             Cause::InFlight => "as much is in flight as may be",
         };
         write!(f, "{} traffic is shed: {why}; try again later", self.priority)

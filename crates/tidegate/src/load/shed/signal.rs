@@ -1,9 +1,8 @@
 //! Signals of load: their kinds, their last readings, and why they could not be read.
 
-use super::machine::Machine;
 use std::fmt;
 use std::path::PathBuf;
-use tidegate_core::{Timestamp, Watermarks};
+use tidegate_core::Watermarks;
 
 /// A measure of the machine's load, as a share of its capacity.
 ///
@@ -130,25 +129,3 @@ impl fmt::Display for Unread {
 }
 
 impl std::error::Error for Unread {}
-
-/// A watched signal with its last reading.
-pub(super) struct Watch {
-    reading: Reading,
-}
-
-impl Watch {
-    pub(super) fn new(signal: Signal, marks: Watermarks) -> Self {
-        Self { reading: Reading { signal, marks, value: Err(Unread::TooEarly) } }
-    }
-
-    /// Reads the signal, and returns how it pushes the level.
-    pub(super) fn look(&mut self, machine: &mut Machine, now: Timestamp) -> Option<i32> {
-        self.reading.value = machine.read(self.reading.signal, now);
-        let value = self.reading.value.as_ref().ok()?;
-        Some(self.reading.marks.push(*value))
-    }
-
-    pub(super) fn reading(&self) -> Reading {
-        self.reading.clone()
-    }
-}

@@ -1,8 +1,8 @@
 //! The state behind a gate: one state for the whole process, under one limit.
 //!
 //! Always   A token or leaky bucket is decided in one atomic word (`atomic_bucket.rs`). Everything else (other
-//!          algorithms, waits, refunds, changes of rule) goes through the lock, which takes the state out
-//!          of the atomic word and puts it back.
+//!          algorithms, waits, refunds, changes of the rule) locks a mutex, moves the state out of the word, and moves it
+//!          back. What the word gains is in the header of `atomic_bucket.rs`.
 
 mod atomic_bucket;
 
@@ -13,21 +13,21 @@ use crate::sync::{Mutex, MutexGuard, lock, next_id};
 use atomic_bucket::AtomicBucket;
 use tidegate_core::{Decision, Limit, Timestamp};
 
-/// What stands at the gate.
+/// The state and the clock that all clones of a gate share.
 pub(crate) struct GateInner<C> {
     pub(crate) number: u64,
     pub(crate) clock: C,
     pub(crate) created_at: Timestamp,
-    /// The fast side, for a limit that is a bucket.
+    /// The atomic word, if the first rule is a bucket.
     bucket: Option<AtomicBucket>,
     state: Mutex<GateState>,
 }
 
-/// The state side: the truth when the bucket has `MOVED`.
+/// The state under the mutex. It is current while the atomic word is `MOVED`.
 pub(crate) struct GateState {
     pub(crate) limit: Limit,
     pub(crate) slot: Slot,
-    /// The rule is no longer the one the bucket was made for.
+    /// Whether the rule has changed, so that the atomic word is no longer used.
     is_changed: bool,
 }
 
@@ -40,7 +40,7 @@ impl<C: Clock> GateInner<C> {
         Self { number: next_id(), clock, created_at, bucket, state }
     }
 
-    /// Decides without the lock; `None` if the decision takes the lock.
+    /// Decides in the atomic word. Returns `None` if the decision needs the mutex.
     #[inline]
     pub(crate) fn check_lock_free(&self, cost: u64) -> Option<Decision> {
         let (bucket, now) = self.bucket.as_ref()?.bucket_at(self.clock.now())?;
@@ -62,14 +62,14 @@ impl<C: Clock> GateInner<C> {
         });
     }
 
-    /// Works on the state side, with the state there, and gives it back to the bucket afterwards.
+    /// Calls a function with the state, and moves the state back to the atomic word afterwards.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut GateState, Timestamp) -> R) -> R {
         let mut held = self.hold();
         let now = held.now;
         work(&mut held.state, now)
     }
 
-    /// Holds the state on the state side until the holder is dropped.
+    /// Locks the mutex and moves the state out of the atomic word, until the guard is dropped.
     pub(crate) fn hold(&self) -> GateGuard<'_, C> {
         let mut state = lock(&self.state);
         if let Some(bucket) = self.bucket.as_ref().filter(|_| !state.is_changed)
@@ -83,6 +83,8 @@ impl<C: Clock> GateInner<C> {
     }
 }
 
+/// The locked state of a gate. When it is dropped, the state moves back to the atomic word, unless requests wait or the rule
+/// has changed.
 pub(crate) struct GateGuard<'a, C: Clock> {
     inner: &'a GateInner<C>,
     pub(crate) state: MutexGuard<'a, GateState>,

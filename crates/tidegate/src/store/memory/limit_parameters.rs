@@ -12,7 +12,7 @@ pub(crate) struct LimitParameters {
     pub(super) fresh: State,
     /// The same, packed; `None` if keys under this rule need slots.
     pub(super) fresh_packed: Option<[u64; 3]>,
-    /// What packed times are counted from.
+    /// The origin of packed times.
     pub(super) epoch: Timestamp,
     /// Whether these are the parameters that the limiter began with.
     pub(super) is_original: bool,

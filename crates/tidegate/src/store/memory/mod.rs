@@ -1,7 +1,7 @@
 //! The memory store: many keys under one limit, in shards, at most `max_keys`, and no key in debt is evicted.
 //!
 //! Always   A key belongs to one shard, by its fingerprint. A shard's lock is held for one decision, for a sweep of a few
-//!          dozen keys, or for a pass over the shard's at most some thousand rows; never for all keys. Shards are locked
+//!          dozen keys, or for a pass over the shard's rows, a few thousand at most; never for all keys. Shards are locked
 //!          in the order of their index, the overflow state after them.
 
 mod batch;
@@ -14,11 +14,9 @@ mod prefetch;
 mod rows;
 mod shard;
 mod throttle;
-mod throttle_batch;
 
-pub use batch::Batch;
+pub use batch::{Batch, ThrottleBatch};
 pub use overflow::Overflow;
-pub use throttle_batch::ThrottleBatch;
 
 pub(crate) use limit_parameters::LimitParameters;
 pub(crate) use overflow::{Capacity, OverflowState};
@@ -228,7 +226,8 @@ impl<C: Clock> MemoryStore<C> {
         (done, placement)
     }
 
-    /// Runs `work` on one key. If the store is full and the key absent, runs it on the overflow state. Returns also which.
+    /// Runs `work` on one key; or, if the store is full and the key absent, on the overflow state. Also returns which of them
+    /// it was.
     pub(crate) fn with<R>(
         &self,
         key: Fingerprint,
@@ -306,9 +305,7 @@ impl<C: Clock> MemoryStore<C> {
         if location != KeyLocation::Absent {
             shard.with((key, location), now, work);
         }
-        if let Some(auditor) =
-            shard.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
-        {
+        if let Some(auditor) = shard.auditor() {
             auditor.forget(key);
         }
     }
@@ -378,10 +375,7 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn top(&self, k: usize) -> Top {
         let (mut hot, mut denied, now) = (Vec::new(), Vec::new(), self.now_for(&self.rule()));
         for index in 0..self.shards.len() {
-            let shard = self.lock_shard(index);
-            if let Some(sketches) =
-                shard.observers.as_ref().and_then(|observers| observers.sketches.as_ref())
-            {
+            if let Some(sketches) = self.lock_shard(index).sketches() {
                 hot.extend(sketches.hot.list(now));
                 denied.extend(sketches.denied.list(now));
             }
@@ -393,10 +387,7 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn audit(&self) -> Option<Audit> {
         let mut audit = None;
         for index in 0..self.shards.len() {
-            let shard = self.lock_shard(index);
-            if let Some(auditor) =
-                shard.observers.as_ref().and_then(|observers| observers.auditor.as_ref())
-            {
+            if let Some(auditor) = self.lock_shard(index).auditor() {
                 auditor.add_to(audit.get_or_insert_with(Audit::default));
             }
         }

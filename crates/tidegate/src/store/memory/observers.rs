@@ -37,7 +37,7 @@ impl Observers {
     /// Returns whether every decision about this key has to be observed.
     #[inline]
     pub(super) fn wants(&self, key: Fingerprint) -> bool {
-        self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.watches(key))
+        self.sketches.is_some() || self.auditor.as_ref().is_some_and(|auditor| auditor.samples(key))
     }
 
     pub(super) fn observe(
@@ -48,8 +48,8 @@ impl Observers {
         decision: &Decision,
         name: impl Fn() -> KeyName,
     ) {
-        if let Some(auditor) = self.auditor.as_mut().filter(|auditor| auditor.watches(key)) {
-            auditor.hear(limit, key, (now, cost), decision);
+        if let Some(auditor) = self.auditor.as_mut().filter(|auditor| auditor.samples(key)) {
+            auditor.record(limit, key, (now, cost), decision);
         }
         if let Some(sketches) = &mut self.sketches {
             sketches.observe(key, now, decision.is_deny(), name);

@@ -3,7 +3,7 @@
 //! Always   Requests never add keys beyond `max_keys`; a restored snapshot may. The overflow is one state that all keys
 //!          beyond the maximum share, and it is decided like that of a key.
 
-use crate::slot::Slot;
+use crate::slot::{DecisionContext, Slot};
 use crate::store::stats::Counters;
 use crate::sync::wake::WakeList;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -81,7 +81,7 @@ impl Capacity {
         let mut wakes = WakeList::default();
         let mut shared = crate::sync::lock(&self.overflow_state);
         let OverflowState { limit, slot, .. } = &mut *shared;
-        slot.is_idle(limit, now(limit), &mut wakes)
+        slot.is_idle(&mut DecisionContext::new(limit, now(limit), &mut wakes))
     }
 
     /// Counts one more key, unless the store is full.

@@ -6,9 +6,32 @@
 //! Gain     52 % of the time of a batch over a million keys, and what lets batches meet their target, shown by
 //!          `cargo xtask bench --bench keyed -- 1M uniform string`.
 
-use super::shard::Shard;
-use crate::store::fingerprint::Fingerprint;
+use super::{Fingerprint, MemoryStore};
+use crate::clock::Clock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+impl<C: Clock> MemoryStore<C> {
+    /// Prefetches a key's row and its shard. Not inlined, so that the code for a hot key stays short.
+    #[inline(never)]
+    pub(super) fn prefetch(&self, key: Fingerprint) {
+        // The row first, because it is further away.
+        self.prefetch_row(key);
+        self.prefetch_shard(key);
+    }
+
+    #[inline]
+    pub(super) fn prefetch_row(&self, key: Fingerprint) {
+        self.row_locations[self.shard_of(key)].prefetch(key);
+    }
+
+    #[inline]
+    pub(super) fn prefetch_shard(&self, key: Fingerprint) {
+        beginning::<SHARD_LINES, _>(&self.shards[self.shard_of(key)]);
+    }
+}
+
+/// The number of cache lines of a shard that a decision in its row reads.
+const SHARD_LINES: usize = 4;
 
 /// Where a shard's rows are, readable without the lock. It may be out of date: then the wrong cache line is loaded, and
 /// nothing else happens.
@@ -21,9 +44,9 @@ pub(super) struct RowLocation {
 }
 
 impl RowLocation {
+    /// Stores the address of the rows' array, the number of ideal indexes, and the bytes of a row.
     #[inline]
-    pub(super) fn point_at(&self, shard: &Shard) {
-        let (address, range, row_bytes) = shard.location();
+    pub(super) fn store(&self, (address, range, row_bytes): (usize, usize, usize)) {
         let is_same = |known: &AtomicUsize, now| known.load(Ordering::Relaxed) == now;
         let is_known = is_same(&self.address, address) && is_same(&self.range, range);
         if !is_known || !is_same(&self.row_bytes, row_bytes) {
@@ -34,7 +57,7 @@ impl RowLocation {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, key: Fingerprint) {
+    fn prefetch(&self, key: Fingerprint) {
         let ideal = key.index_in(self.range.load(Ordering::Relaxed));
         let offset = ideal.wrapping_mul(self.row_bytes.load(Ordering::Relaxed));
         let address = self.address.load(Ordering::Relaxed).wrapping_add(offset);
@@ -69,7 +92,7 @@ pub(super) fn to_write<T>(line: &T) {
 
 /// Loads the first `LINES` cache lines of a value.
 #[inline]
-pub(super) fn beginning<const LINES: usize, T>(of: &T) {
+fn beginning<const LINES: usize, T>(of: &T) {
     let address = std::ptr::from_ref(of).addr();
     for n in 0..LINES {
         line(address.wrapping_add(n * 64));

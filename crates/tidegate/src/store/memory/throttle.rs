@@ -19,24 +19,14 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn throttle(&self, key: Fingerprint, throttle: &Throttle) -> Throttled {
         let found = self.hot.find(key);
         if found.is_none() {
-            self.prefetch_apart(key);
+            self.prefetch(key);
         }
         self.throttle_at((key, found), throttle, self.steady_now())
     }
 
     /// Decides at a time that the caller has read.
     #[inline]
-    pub(super) fn throttle_batched(
-        &self,
-        key: Fingerprint,
-        throttle: &Throttle,
-        now: Timestamp,
-    ) -> Throttled {
-        self.throttle_at((key, self.hot.find(key)), throttle, now)
-    }
-
-    #[inline]
-    fn throttle_at(
+    pub(super) fn throttle_at(
         &self,
         (key, found): (Fingerprint, Option<CellRef<'_>>),
         throttle: &Throttle,
@@ -60,7 +50,7 @@ impl<C: Clock> MemoryStore<C> {
         if was_enough { throttle.allowed(debt) } else { throttle.denied(debt) }
     }
 
-    /// Decides under the lock whatever the quick path cannot: refunds, numbers out of its range, a full store.
+    /// Decides under the lock, with the time read under it: refunds, numbers that a bucket cannot hold, a full store.
     #[inline(never)]
     fn throttle_slowly(&self, key: Fingerprint, throttle: &Throttle) -> Throttled {
         let work = |slot: &mut Slot, limit: &Limit, now: Timestamp| {
@@ -72,7 +62,7 @@ impl<C: Clock> MemoryStore<C> {
         };
         let (mut shard, now) = self.enter(key);
         let (throttled, placement) = self.with_in(&mut shard, key, now, work);
-        self.row_locations[self.shard_of(key)].point_at(&shard);
+        self.note_rows(&shard, key);
         shard.counters.count_verdict(verdict(throttled));
         shard.counters.overflowed += u64::from(placement == Placement::Overflow);
         shard.housekeep(now, &self.hot, &self.capacity);

@@ -1,20 +1,20 @@
 //! Another rule for all keys of a shard (B8).
 //!
-//! Always   Every key goes over under the shard's lock, so this is as quick as it can be: rows that stay
-//!          as wide as they are stay where they are, what is needed otherwise is kept for the next shard,
-//!          and keys that are at rest under the new rule are left for others to come across.
+//! Always   All keys of a shard are converted under its lock, so the lock is held for as short as possible: rows that keep
+//!          their width are converted in place, the copy that other rows need is reused for the next shard, and keys that
+//!          are idle under the new rule are left to the next sweeps.
 
 use super::{Fingerprint, LimitParameters, PackedRows, Shard, Slot, each_width, key_of, row_of};
 use crate::sync::Arc;
 use crate::sync::wake::WakeList;
 use tidegate_core::{State, Timestamp};
 
-/// A change of rule, while it goes from shard to shard.
+/// A change of the rule, which is applied to one shard after the other.
 pub(in crate::store::memory) struct RuleChange {
     pub(in crate::store::memory) parameters: Arc<LimitParameters>,
     /// The waiters that the change admits or moves. They are woken when this is dropped, when no lock is held.
     pub(in crate::store::memory) wakes: WakeList,
-    /// Holds rows that become wider or narrower.
+    /// A buffer for rows that become wider or narrower.
     rows: Vec<u64>,
 }
 
@@ -25,7 +25,8 @@ impl RuleChange {
 }
 
 impl Shard {
-    /// Goes on under other parameters; the times are those by which the old rule counts, and the new one.
+    /// Converts all keys to the new parameters. The old and the new rule may follow different clocks, so each has its own
+    /// time.
     pub(in crate::store::memory) fn change(
         &mut self,
         change: &mut RuleChange,
@@ -44,23 +45,21 @@ impl Shard {
                 self.settle(index);
             }
         }
-        if let Some(auditor) =
-            self.observers.as_mut().and_then(|observers| observers.auditor.as_mut())
-        {
+        if let Some(auditor) = self.auditor() {
             auditor.forget_all();
         }
         self.cursor = 0;
         self.seen = now;
     }
 
-    /// Takes the rows over from the `old` parameters. Returns the keys that can be rows no longer.
+    /// Converts the rows from the `old` parameters. Returns the keys whose state does not fit into a row any more.
     fn change_rows(
         &mut self,
         old: &LimitParameters,
         (old_now, now): (Timestamp, Timestamp),
         scratch: &mut Vec<u64>,
     ) -> Vec<(Fingerprint, State)> {
-        let (parameters, room_for) = (Arc::clone(&self.parameters), self.len());
+        let (parameters, rows_max) = (Arc::clone(&self.parameters), self.len());
         let new = &parameters.limit;
         let mut no_rows = Vec::new();
         let mut take_over = |row: &[u64]| {
@@ -78,7 +77,7 @@ impl Shard {
                 });
             }, else ());
         } else {
-            // First out, then in again: there is only one place for them.
+            // The old array is dropped before the new one is allocated; the copy holds the rows meanwhile.
             self.rows.copy_to(scratch);
             self.rows = PackedRows::None;
             self.rows = PackedRows::new(new.packed_words(), self.index);
@@ -86,7 +85,7 @@ impl Shard {
                 .chunks_exact(2 + old.limit.packed_words())
                 .filter_map(|row| take_over(row).map(|packed| (key_of(row), packed)));
             each_width!(&mut self.rows, new_rows => {
-                new_rows.reserve(room_for);
+                new_rows.reserve(rows_max);
                 new_rows.fill(rows.map(|(key, packed)| row_of(key, packed)));
             }, else rows.by_ref().for_each(drop));
         }

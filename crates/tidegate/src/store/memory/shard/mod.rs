@@ -12,10 +12,11 @@ pub(super) use sweep::{CLOCK_SKEW_MAX, SweepProgress};
 
 use super::LimitParameters;
 use super::hot::{HotCells, MOVED};
-use super::observers::Observers;
+use super::observers::{Observers, Sketches};
 use super::overflow::Capacity;
 use super::rows::{Row, Rows};
-use crate::slot::Slot;
+use crate::slot::{DecisionContext, Slot};
+use crate::store::audit::Auditor;
 use crate::store::fingerprint::{Fingerprint, FingerprintHasher};
 use crate::store::stats::Counters;
 use crate::store::top_keys::KeyName;
@@ -170,10 +171,10 @@ impl Shard {
         each_width!(&self.rows, rows => rows.location(), else (0, 0, 0))
     }
 
-    /// Takes from the bucket of a row without unpacking it. Returns the row's new word, and whether there was enough in
-    /// the bucket.
+    /// Takes from the bucket of a row without unpacking it. Returns the row's word afterwards, and whether there was enough
+    /// in the bucket.
     ///
-    /// Returns `None` if there is more to do: the key is absent or observed, or another thread has brought a later time
+    /// Returns `None` if there is more to do: the key has no row or is observed, or another thread has brought a later time
     /// than this one, which was read before the lock.
     #[inline]
     pub(super) fn take(
@@ -190,7 +191,7 @@ impl Shard {
         }
         let at = rows.find(key).ok()?;
         let full_at = &mut rows.row_mut(at)[2];
-        // Also while the key is in a hot cell.
+        // This is true of `MOVED` too: the key is in a hot cell.
         if bucket.is_ahead_of_clock(*full_at, ticks) {
             return None;
         }
@@ -204,35 +205,10 @@ impl Shard {
         Some((after, true))
     }
 
-    /// The same for an absent key, which is inserted if it is admitted and there is capacity.
-    #[inline(never)]
-    pub(super) fn take_new(
-        &mut self,
-        bucket: &NarrowBucket,
-        key: Fingerprint,
-        (now, ticks): (Timestamp, u64),
-        cost: u64,
-        capacity: &Capacity,
-    ) -> Option<(u64, bool)> {
-        let PackedRows::One(rows) = &self.rows else { return None };
-        let is_watched = self.observers.as_ref().is_some_and(|observers| observers.wants(key));
-        if now < self.seen || is_watched || cost == 0 || !self.slots.is_empty() {
-            return None;
-        }
-        let [fresh, ..] = self.parameters.fresh_packed?;
-        if rows.find(key).is_ok() || bucket.is_ahead_of_clock(fresh, ticks) {
-            return None;
-        }
-        let after = bucket.take(fresh, ticks, cost).filter(|_| capacity.enter())?;
-        self.seen = now;
-        self.counters.allowed += 1;
-        self.insert_row(key, [after, 0, 0], now, capacity);
-        Some((after, true))
-    }
-
-    /// Returns whether this key has been decided so often in a row that it should move to a hot cell.
+    /// Counts a decision about this key. Returns whether it has been decided so often in a row that it should move to a hot
+    /// cell.
     #[inline]
-    pub(super) fn is_asked_again(&mut self, key: Fingerprint) -> bool {
+    pub(super) fn count_in_a_row(&mut self, key: Fingerprint) -> bool {
         if self.last == key.low {
             self.times = self.times.wrapping_add(1);
             return self.times.is_multiple_of(TIMES_IN_A_ROW);
@@ -425,11 +401,17 @@ impl Shard {
         now: Timestamp,
         verdict: Verdict,
     ) {
-        if let Some(sketches) =
-            self.observers.as_mut().and_then(|observers| observers.sketches.as_mut())
-        {
+        if let Some(sketches) = self.sketches() {
             sketches.observe(key, now, matches!(verdict, Verdict::Deny(_)), || name.clone());
         }
+    }
+
+    pub(super) fn auditor(&mut self) -> Option<&mut Auditor> {
+        self.observers.as_mut()?.auditor.as_mut()
+    }
+
+    pub(super) fn sketches(&mut self) -> Option<&mut Sketches> {
+        self.observers.as_mut()?.sketches.as_mut()
     }
 
     /// Sweeps some keys once in a number of decisions. Returns whether it did.
@@ -465,7 +447,7 @@ impl Shard {
         let limit = &self.parameters.limit;
         let result = work(&mut slot, limit, now);
         let is_new = location == KeyLocation::Absent;
-        if is_new && slot.is_idle(limit, now, &mut WakeList::default()) {
+        if is_new && slot.is_idle(&mut DecisionContext::new(limit, now, &mut WakeList::default())) {
             return (result, false);
         }
         match (self.parameters.pack(&slot), location) {

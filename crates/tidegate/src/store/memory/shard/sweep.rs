@@ -5,6 +5,7 @@
 //! Bound    A sweep holds the shard's lock for at most [`SWEEP_PART`] keys, except if the store is full.
 
 use super::{Capacity, HotCells, PackedRows, Row, Shard, each_width};
+use crate::slot::DecisionContext;
 use crate::sync::wake::WakeList;
 use tidegate_core::{Span, Timestamp};
 
@@ -141,7 +142,7 @@ impl Shard {
         let (mut wakes, mut at, mut dropped) = (WakeList::default(), from, 0);
         for _ in 0..budget {
             let Some((_, slot)) = self.slots.get_index_mut(at) else { break };
-            if slot.is_idle(&self.parameters.limit, now, &mut wakes) {
+            if slot.is_idle(&mut DecisionContext::new(&self.parameters.limit, now, &mut wakes)) {
                 self.slots.swap_remove_index(at);
                 dropped += 1;
             } else {

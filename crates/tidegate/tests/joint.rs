@@ -1,5 +1,4 @@
-//! Several requests decided as one (T10, A13): all pass or none is charged, in whatever order they
-//! are given.
+//! Several requests decided as one (T10, A13): all are admitted or none is charged, in any order of the requests.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod rules;
@@ -27,8 +26,9 @@ fn closed(clock: &ManualClock) -> Gate<ManualClock> {
     gate
 }
 
+// T10.
 #[test]
-fn t10_a_denial_by_one_charges_no_other_whatever_its_rule() {
+fn a_denial_by_one_limit_charges_no_other_under_every_rule() {
     for rule in EVERY {
         let clock = ManualClock::new();
         let (asked, twin, closed) = (gate(rule, &clock), gate(rule, &clock), closed(&clock));
@@ -46,8 +46,9 @@ fn t10_a_denial_by_one_charges_no_other_whatever_its_rule() {
     }
 }
 
+// T10.
 #[test]
-fn t10_an_admission_charges_each_exactly_once() {
+fn an_admission_charges_each_limit_exactly_once() {
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("empty")) {
         let clock = ManualClock::new();
         let (asked, twin) = (gate(rule, &clock), gate(rule, &clock));
@@ -109,8 +110,9 @@ fn assert_order_does_not_matter(rules: [&str; 4], costs: [u64; 4]) {
     }
 }
 
+// T10.
 #[test]
-fn t10_the_order_does_not_matter_when_all_pass() {
+fn the_order_does_not_matter_when_all_are_admitted() {
     assert_order_does_not_matter(["10/s", "20/s sliding-log", "30/s fixed", "40/s"], [1, 2, 3, 4]);
     assert_order_does_not_matter(
         ["9/s queue", "5/s smooth", "9r/s burst=5", "4/s sliding"],
@@ -118,23 +120,26 @@ fn t10_the_order_does_not_matter_when_all_pass() {
     );
 }
 
+// T10.
 #[test]
-fn t10_the_order_does_not_matter_when_some_do_not() {
+fn the_order_does_not_matter_when_some_are_denied() {
     let rules = ["10/s", "20/s sliding-log", "30/s fixed", "40/s"];
     for costs in [[11, 2, 3, 4], [1, 20, 31, 4], [10, 20, 30, 41], [11, 21, 31, 41]] {
         assert_order_does_not_matter(rules, costs);
     }
 }
 
+// T10.
 /// Nothing is left of two limits that differ: which one the answer is about must not depend on the
 /// order.
 #[test]
-fn t10_the_order_does_not_matter_when_two_have_equally_little_left() {
+fn the_order_does_not_matter_when_two_limits_are_exhausted() {
     assert_order_does_not_matter(["5/s", "10/s", "30/s fixed", "40/s"], [5, 10, 1, 1]);
 }
 
+// T10.
 #[test]
-fn t10_costs_for_the_same_limit_add_up() {
+fn costs_for_the_same_limit_add_up() {
     let clock = ManualClock::new();
     let (seven, keys) = (gate("7/s", &clock), limiter("7/s", &clock));
     assert!(check_all([seven.request().cost(4), seven.request().cost(4)]).decision.is_deny());
@@ -151,8 +156,9 @@ fn t10_costs_for_the_same_limit_add_up() {
     assert!(check_all(asks).decision.is_allow(), "two limiters are two");
 }
 
+// T09.
 #[test]
-fn t09_costs_that_add_up_beyond_any_number_can_never_pass_and_do_not_wrap() {
+fn costs_whose_sum_overflows_are_denied_for_ever() {
     let clock = ManualClock::new();
     for rule in EVERY.into_iter().filter(|rule| !rule.contains("smooth") && !rule.contains("warm"))
     {
@@ -164,8 +170,9 @@ fn t09_costs_that_add_up_beyond_any_number_can_never_pass_and_do_not_wrap() {
     }
 }
 
+// A13.
 #[test]
-fn a13_never_outweighs_a_release_and_that_outweighs_any_time() {
+fn a_retry_of_never_wins_over_a_release_and_a_release_over_any_time() {
     let clock = ManualClock::new();
     let (short, long) = (gate("1/s", &clock), gate("1/h", &clock));
     let flight = gate("concurrency 1", &clock);
@@ -183,8 +190,9 @@ fn a13_never_outweighs_a_release_and_that_outweighs_any_time() {
     assert_eq!(verdict(never), Verdict::Deny(Retry::Never));
 }
 
+// A13.
 #[test]
-fn a13_where_nothing_is_asked_nothing_is_refused() {
+fn no_requests_and_requests_of_cost_0_are_admitted() {
     let none: [Request<ManualClock>; 0] = [];
     let joint = check_all(none);
     assert_eq!((joint.decision, joint.each), (Decision::UNLIMITED, vec![]));
@@ -193,8 +201,9 @@ fn a13_where_nothing_is_asked_nothing_is_refused() {
     assert!(check_all([closed.request().cost(0), closed.request().cost(0)]).decision.is_allow());
 }
 
+// A13.
 #[test]
-fn a13_a_joint_request_does_not_overtake_those_who_wait() {
+fn a_joint_request_does_not_overtake_waiters() {
     let clock = ManualClock::new();
     let (busy, free) = (gate("10/s burst 2", &clock), gate("100/s", &clock));
     assert!(busy.check_n(2).is_allow());
@@ -209,9 +218,10 @@ fn a13_a_joint_request_does_not_overtake_those_who_wait() {
     assert_eq!((waits.wait(), free.check_n(0).remaining), (Span::from_millis(100), 100));
 }
 
+// A13.
 /// Seed 001: 100 a second and 2 in 10 ms, for a second in which one comes every millisecond.
 #[test]
-fn a13_a_hundred_a_second_and_two_in_ten_milliseconds() {
+fn a_hundred_a_second_and_two_in_ten_milliseconds() {
     let clock = ManualClock::new();
     let (second, moment) = (gate("100/s", &clock), gate("2/10ms", &clock));
     // By hand, in tenths and fifths of a request: 0.1 and 0.2 of one come back each millisecond.
@@ -229,8 +239,9 @@ fn a13_a_hundred_a_second_and_two_in_ten_milliseconds() {
     assert_eq!(admitted, 200, "2 at once, then one each 5 ms, while the hundred last");
 }
 
+// A13.
 #[test]
-fn a13_the_same_with_windows_fills_the_second_in_fifty_moments() {
+fn two_windows_fill_a_second_in_fifty_short_windows() {
     let clock = ManualClock::new();
     let (second, moment) = (gate("100/s fixed", &clock), gate("2/10ms fixed", &clock));
     let mut admitted = Vec::new();
@@ -244,8 +255,9 @@ fn a13_the_same_with_windows_fills_the_second_in_fifty_moments() {
     assert_eq!(admitted, expected, "the first two of each ten, until there were a hundred");
 }
 
+// T10.
 #[test]
-fn t10_opposite_orders_that_are_refused_at_once_deadlock_nowhere_and_charge_nothing() {
+fn concurrent_denials_in_opposite_orders_neither_deadlock_nor_charge() {
     let clock = ManualClock::new();
     let (a, b, closed) = (gate("1000/h", &clock), limiter("1000/h", &clock), closed(&clock));
     thread::scope(|scope| {
@@ -273,10 +285,11 @@ fn asks() -> impl Strategy<Value = Vec<(usize, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_500) })]
 
+    // T10.
     /// Against the pure limits: all are asked for the sum of what is asked of them, and charged if
     /// none says no.
     #[test]
-    fn t10_joint_requests_do_what_the_pure_limits_say(
+    fn joint_requests_decide_as_the_pure_limits_do(
         rules in prop::sample::subsequence(EVERY.to_vec(), 4),
         rounds in prop::collection::vec((asks(), 0_u64..400_000), 1..20),
     ) {
@@ -309,7 +322,7 @@ proptest! {
 }
 
 #[test]
-fn who_is_denied_by_one_is_not_counted_as_allowed_by_the_others() {
+fn a_request_denied_by_one_limit_is_not_counted_as_allowed_by_the_others() {
     let clock = ManualClock::new();
     let (users, site) = (limiter("10/h", &clock), limiter("1/h", &clock));
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Many threads that ask at once, and one caller who asks as often, to compare them with.
+//! Decisions of many threads at the same time, and the same number of decisions in sequence to compare them with.
 
 use std::sync::Barrier;
 use std::thread;
@@ -18,12 +18,16 @@ pub(crate) fn rank(decision: Decision) -> Rank {
     }
 }
 
-/// All verdicts that `threads` threads get who ask `each` times, starting together; sorted.
-pub(crate) fn hammer(threads: usize, each: usize, ask: impl Fn() -> Decision + Sync) -> Vec<Rank> {
+/// Calls `decide` `each` times on each of `threads` threads, which start together. Returns all verdicts, sorted.
+pub(crate) fn decide_on_threads(
+    threads: usize,
+    each: usize,
+    decide: impl Fn() -> Decision + Sync,
+) -> Vec<Rank> {
     let start = Barrier::new(threads);
     let work = || {
         start.wait();
-        (0..each).map(|_| rank(ask())).collect::<Vec<Rank>>()
+        (0..each).map(|_| rank(decide())).collect::<Vec<Rank>>()
     };
     let mut ranks: Vec<Rank> = thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -33,8 +37,8 @@ pub(crate) fn hammer(threads: usize, each: usize, ask: impl Fn() -> Decision + S
     ranks
 }
 
-/// The verdicts that the pure limit gives to one caller who asks `times` times at one instant; sorted.
-pub(crate) fn in_turn(rule: &str, now: Timestamp, times: usize) -> Vec<Rank> {
+/// Returns the verdicts of `times` decisions of the pure limit at one instant, sorted.
+pub(crate) fn decide_in_sequence(rule: &str, now: Timestamp, times: usize) -> Vec<Rank> {
     let limit: Limit = rule.parse().unwrap();
     let mut state = limit.fresh(now);
     let mut ranks: Vec<Rank> = (0..times).map(|_| rank(limit.decide(&mut state, now, 1))).collect();

@@ -1,31 +1,32 @@
-//! A test in a process of its own: what it has in memory is its own, whatever runs beside it.
+//! Runs a test in a process of its own, so that other tests do not change its memory.
 
 use std::process::Command;
 
-const ALONE: &str = "TIDEGATE_ALONE";
+/// Set to the name of the test in its own process.
+const TEST: &str = "TIDEGATE_TEST_PROCESS";
 
 /// Runs the test of this name, `module::name`, in a process of its own.
-pub(crate) fn alone(name: &str, test: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+pub(crate) fn in_own_process(name: &str, test: impl FnOnce()) {
+    if std::env::var_os(TEST).is_some_and(|test| test == name) {
         return test();
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
-        .env(ALONE, name)
+        .env(TEST, name)
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name} failed on its own, see above");
+    assert!(output.status.success(), "{name} failed in its own process, see above");
     assert!(printed.contains("1 passed"), "there is no test `{name}`");
 }
 
-/// What this process has in memory, in bytes; nothing on systems without `/proc`.
+/// Returns the resident memory of this process in bytes; `None` on systems without `/proc`.
 pub(crate) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The most that it ever had.
+/// Returns the largest resident memory that this process had.
 pub(crate) fn peak() -> Option<u64> {
     status("VmHWM:")
 }
