@@ -16,23 +16,21 @@ impl<C: Clock> LockSet<'_, '_, C> {
     #[inline]
     pub(super) fn decide(&mut self, each: &mut [Decision], wakes: &mut WakeList) -> bool {
         let mut is_admitted = true;
-        for position in 0..self.charges.len() {
-            let Charge { cost, max_wait, index, first, .. } = self.charges[position];
-            if first.is_some() {
-                continue;
-            }
-            let decision = match self.decide_packed(position, cost) {
+        for charge in self.charges.iter_mut().filter(|charge| charge.first.is_none()) {
+            let locked = &mut self.locks[charge.lock];
+            let demand @ (cost, max_wait) = (charge.cost, charge.max_wait);
+            let decision = match charge.decide_packed(locked, cost) {
                 Some(PackedDecision { decision, charged }) if !matches!(decision.verdict, Verdict::Wait(wait) if wait > max_wait) =>
                 {
-                    self.charges[position].charged = Some(charged);
+                    charge.charged = Some(charged);
                     decision
                 }
-                _ => self.with(position, false, |slot, limit, now| {
-                    slot.peek_within(&mut DecisionContext::new(limit, now, wakes), (cost, max_wait))
+                _ => charge.with(locked, false, |slot, limit, now| {
+                    slot.peek_within(&mut DecisionContext::new(limit, now, wakes), demand)
                 }),
             };
             is_admitted &= !decision.is_deny();
-            each[index] = decision;
+            each[charge.index] = decision;
         }
         is_admitted
     }
@@ -41,13 +39,11 @@ impl<C: Clock> LockSet<'_, '_, C> {
     #[inline]
     pub(super) fn charge(&mut self, each: &mut [Decision], wakes: &mut WakeList) {
         let mut has_others = false;
-        for position in 0..self.charges.len() {
-            let Charge { index, first, .. } = self.charges[position];
-            if self.charges[position].is_row() {
-                self.charge_packed(position);
-                self.note(position, &each[index]);
+        for charge in &*self.charges {
+            if charge.is_row() {
+                charge.store_packed(&mut self.locks[charge.lock], &each[charge.index]);
             } else {
-                has_others |= first.is_none();
+                has_others |= charge.first.is_none();
             }
         }
         if has_others {
@@ -58,48 +54,39 @@ impl<C: Clock> LockSet<'_, '_, C> {
     /// Charges all that is not in a row. That comes last, because storing it may move rows.
     #[inline(never)]
     fn charge_others(&mut self, each: &mut [Decision], wakes: &mut WakeList) {
-        for position in 0..self.charges.len() {
-            let Charge { cost, index, first, charged, .. } = self.charges[position];
-            if first.is_some() || self.charges[position].is_row() {
+        for charge in &*self.charges {
+            if charge.first.is_some() || charge.is_row() {
                 continue;
             }
-            if charged.is_none() {
-                each[index] = self.with(position, true, |slot, limit, now| {
-                    slot.check(&mut DecisionContext::new(limit, now, wakes), cost)
-                });
-            } else if cost > 0 {
-                // A new key that costs nothing is as fresh as before.
-                self.charge_packed(position);
+            let (locked, decision) = (&mut self.locks[charge.lock], &mut each[charge.index]);
+            if charge.charged.is_some() {
+                charge.store_packed(locked, decision);
+                continue;
             }
-            self.note(position, &each[index]);
+            *decision = charge.with(locked, true, |slot, limit, now| {
+                slot.check(&mut DecisionContext::new(limit, now, wakes), charge.cost)
+            });
+            charge.note(locked, charge.cost, decision);
         }
     }
 
     /// Counts the denials. States that would have admitted their requests report their numbers, untouched.
     #[inline(never)]
     pub(super) fn reject(&mut self, each: &mut [Decision], wakes: &mut WakeList) {
-        for position in 0..self.charges.len() {
-            let Charge { target, lock, index, first, .. } = self.charges[position];
-            let decision = &mut each[index];
-            if first.is_some() {
-                continue;
-            }
+        for charge in self.charges.iter().filter(|charge| charge.first.is_none()) {
+            let (locked, decision) = (&mut self.locks[charge.lock], &mut each[charge.index]);
             if decision.is_deny() {
-                self.charges[position].cost = 0;
-                self.note(position, decision);
+                charge.note(locked, 0, decision);
                 continue;
             }
-            *decision = match self.decide_packed(position, 0) {
+            *decision = match charge.decide_packed(locked, 0) {
                 Some(packed) => packed.decision,
-                None => self.with(position, false, |slot, limit, now| {
+                None => charge.with(locked, false, |slot, limit, now| {
                     slot.peek(&mut DecisionContext::new(limit, now, wakes), 0)
                 }),
             };
-            let key = self.charges[position].key();
-            if let (Some(Locked::Shard { shard, now, .. }), Some(key)) =
-                (self.locked_mut(lock), key)
-            {
-                shard.observe(key, (*now, 0), decision, || target.name().clone());
+            if let (Locked::Shard { shard, now, .. }, Some(key)) = (locked, charge.key()) {
+                shard.observe(key, (*now, 0), decision, || charge.target.name().clone());
             }
         }
     }
@@ -113,36 +100,45 @@ impl<C: Clock> LockSet<'_, '_, C> {
             }
         }
     }
+}
+
+impl<C: Clock> Charge<'_, C> {
+    /// Returns whether storing the charge moves no other key.
+    #[inline]
+    fn is_row(&self) -> bool {
+        self.charged.is_some() && matches!(self.location, KeyLocation::Row(_))
+    }
 
     /// Decides from the packed state of a key, and charges nothing. Returns `None` for all other states.
     #[inline]
-    fn decide_packed(&self, position: usize, cost: u64) -> Option<PackedDecision> {
-        let Charge { lock, location, .. } = self.charges[position];
-        let Some(Locked::Shard { shard, now, .. }) = self.locked(lock) else { return None };
-        shard.decide_packed(location, *now, cost)
+    fn decide_packed(&self, locked: &Locked<'_, C>, cost: u64) -> Option<PackedDecision> {
+        let Locked::Shard { shard, now, .. } = locked else { return None };
+        shard.decide_packed(self.location, *now, cost)
     }
 
+    /// Stores the packed state once it is charged, and counts the decision.
     #[inline]
-    fn charge_packed(&mut self, position: usize) {
-        let Charge { lock, location, charged, .. } = self.charges[position];
-        let key = self.charges[position].key();
-        if let (Some(Locked::Shard { store, shard, now }), Some(key), Some(charged)) =
-            (self.locked_mut(lock), key, charged)
+    fn store_packed(&self, locked: &mut Locked<'_, C>, decision: &Decision) {
+        if let (Locked::Shard { store, shard, now }, Some(key), Some(charged)) =
+            (locked, self.key(), self.charged)
         {
-            shard.charge_packed((key, location), charged, *now, &store.capacity);
+            // A new key that costs nothing is as fresh as before.
+            if self.cost > 0 || self.is_row() {
+                shard.charge_packed((key, self.location), charged, *now, &store.capacity);
+            }
+            shard.note_named(key, (*now, self.cost), decision, || self.target.name().clone());
         }
     }
 
     /// Works on the slot of a state, and stores it if `is_change`.
     #[inline(never)]
     fn with<R>(
-        &mut self,
-        position: usize,
+        &self,
+        locked: &mut Locked<'_, C>,
         is_change: bool,
         work: impl FnOnce(&mut Slot, &Limit, Timestamp) -> R,
     ) -> R {
-        let (lock, key) = (self.charges[position].lock, self.charges[position].key());
-        match (self.locked_mut(lock).expect("every state is locked"), key) {
+        match (locked, self.key()) {
             (Locked::Gate(held), _) => {
                 let (now, gate) = (held.now, &mut *held.state);
                 work(&mut gate.slot, &gate.limit, now)
@@ -163,24 +159,13 @@ impl<C: Clock> LockSet<'_, '_, C> {
     }
 
     /// Counts a decision, and shows it to the observers of its shard.
-    #[inline]
-    fn note(&mut self, position: usize, decision: &Decision) {
-        let Charge { target, lock, cost, .. } = self.charges[position];
-        let key = self.charges[position].key();
-        match (self.locked_mut(lock), key) {
-            (Some(Locked::Shard { shard, now, .. }), Some(key)) => {
-                shard.note_named(key, (*now, cost), decision, || target.name().clone());
+    fn note(&self, locked: &mut Locked<'_, C>, cost: u64, decision: &Decision) {
+        match (locked, self.key()) {
+            (Locked::Shard { shard, now, .. }, Some(key)) => {
+                shard.note_named(key, (*now, cost), decision, || self.target.name().clone());
             }
-            (Some(Locked::Overflow { overflow, .. }), _) => overflow.note(decision),
+            (Locked::Overflow { overflow, .. }, _) => overflow.note(decision),
             _ => (),
         }
-    }
-}
-
-impl<C: Clock> Charge<'_, C> {
-    /// Returns whether storing the charge moves no other key.
-    #[inline]
-    fn is_row(&self) -> bool {
-        self.charged.is_some() && matches!(self.location, KeyLocation::Row(_))
     }
 }

@@ -4,6 +4,7 @@
 //!          their stores, so that two threads never wait for each other. A new key reserves its capacity
 //!          before anything is decided: by then it is known whether its own state or the overflow decides.
 
+use super::InlineVec;
 use crate::clock::Clock;
 use crate::request::Request;
 use crate::store::gate::GateGuard;
@@ -12,11 +13,11 @@ use crate::store::{Fingerprint, Target};
 use crate::sync::MutexGuard;
 use tidegate_core::{Span, Timestamp};
 
-/// The charges in the order of their locks, which are held as long as the charges live.
-pub(super) struct LockSet<'c, 'a, C: Clock> {
-    pub(super) charges: &'c mut [Charge<'a, C>],
-    /// Of stores that have no capacity for a key; numbered after the locks in `charges`.
-    overflow: Vec<(LockOrder, Locked<'a, C>)>,
+/// The charges in the order of their locks, which are held as long as the set lives.
+pub(super) struct LockSet<'s, 'a, C: Clock> {
+    pub(super) charges: &'s mut [Charge<'a, C>],
+    /// Those of gates and shards in the order of the charges, then those of overflow states.
+    pub(super) locks: &'s mut InlineVec<Locked<'a, C>>,
     reservations: Vec<Reservation>,
 }
 
@@ -28,9 +29,7 @@ pub(super) struct Charge<'a, C: Clock> {
     /// The position of the request among all requests.
     pub(super) index: usize,
     order: LockOrder,
-    /// The lock, if no charge before this one holds the same.
-    locked: Option<Locked<'a, C>>,
-    /// The position of the charge that holds the lock.
+    /// The index of the lock.
     pub(super) lock: usize,
     /// Where the key is in its shard.
     pub(super) location: KeyLocation,
@@ -67,7 +66,6 @@ impl<'a, C: Clock> Charge<'a, C> {
             max_wait: request.max_wait,
             index,
             order: order(&request.target),
-            locked: None,
             lock: 0,
             location: KeyLocation::Absent,
             is_overflow: false,
@@ -86,46 +84,48 @@ impl<'a, C: Clock> Charge<'a, C> {
     }
 
     #[inline]
-    fn lock(&mut self) {
-        self.locked = Some(match self.target {
+    fn lock(&self) -> Locked<'a, C> {
+        match self.target {
             Target::Gate(inner) => Locked::Gate(inner.hold()),
             Target::Key(store, ..) => {
                 let (shard, now) = store.hold(self.order.1);
                 Locked::Shard { store, shard, now }
             }
             Target::Overflow(store) => lock_overflow(store),
-        });
+        }
     }
 }
 
-impl<'c, 'a, C: Clock> LockSet<'c, 'a, C> {
+impl<'s, 'a, C: Clock> LockSet<'s, 'a, C> {
     /// Locks the targets of the charges, finds their states, and adds each charge to the first one for the same state.
     #[inline]
-    pub(super) fn new(charges: &'c mut [Charge<'a, C>]) -> Self {
+    pub(super) fn new(
+        charges: &'s mut [Charge<'a, C>],
+        locks: &'s mut InlineVec<Locked<'a, C>>,
+    ) -> Self {
         if !charges.is_sorted_by_key(|charge| charge.order) {
             charges.sort_by_key(|charge| charge.order);
         }
-        let (mut lock, mut has_new) = (0, false);
+        let (mut last, mut has_new) = (None, false);
         for position in 0..charges.len() {
             let (before, after) = charges.split_at_mut(position);
             let charge = &mut after[0];
-            if before.get(lock).is_none_or(|holder| holder.order != charge.order) {
-                lock = position;
-                charge.lock();
+            if last != Some(charge.order) {
+                last = Some(charge.order);
+                locks.push(charge.lock());
             }
-            charge.lock = lock;
-            let holder = before.get(lock).unwrap_or(charge);
-            if let (Some(Locked::Shard { shard, .. }), Some(key)) = (&holder.locked, charge.key()) {
+            charge.lock = locks.len() - 1;
+            if let (Locked::Shard { shard, .. }, Some(key)) = (&locks[charge.lock], charge.key()) {
                 charge.location = shard.locate(key);
                 has_new |= charge.location == KeyLocation::Absent;
             }
             add_up(before, charge);
         }
-        let mut locks = Self { charges, overflow: Vec::new(), reservations: Vec::new() };
+        let mut set = Self { charges, locks, reservations: Vec::new() };
         if has_new {
-            locks.reserve();
+            set.reserve();
         }
-        locks
+        set
     }
 
     /// Reserves the capacity for new keys. Keys without capacity are decided in the overflow state.
@@ -157,8 +157,7 @@ impl<'c, 'a, C: Clock> LockSet<'c, 'a, C> {
     /// Finds a key again, and reserves its capacity if it is new. Returns whether other keys may have moved.
     fn reserve_one(&mut self, position: usize) -> bool {
         let (lock, key) = (self.charges[position].lock, self.charges[position].key());
-        let holder = self.charges[lock].locked.as_mut();
-        let (Some(Locked::Shard { store, shard, now }), Some(key)) = (holder, key) else {
+        let (Locked::Shard { store, shard, now }, Some(key)) = (&mut self.locks[lock], key) else {
             return false;
         };
         let location = shard.locate(key);
@@ -173,36 +172,16 @@ impl<'c, 'a, C: Clock> LockSet<'c, 'a, C> {
     }
 
     fn move_to_overflow(&mut self, position: usize, store: &'a MemoryStore<C>) {
-        let order = overflow_order(store);
-        let in_charges = self.charges.iter().position(|charge| charge.order == order);
-        let lock = in_charges.unwrap_or_else(|| {
+        let is_same = |locked: &Locked<'_, C>| matches!(locked, Locked::Overflow { store: of, .. } if of.number == store.number);
+        let lock = self.locks.iter().position(is_same).unwrap_or_else(|| {
             // The charges are in the order of their stores.
-            if self.overflow.last().is_none_or(|(last, _)| *last != order) {
-                self.overflow.push((order, lock_overflow(store)));
-            }
-            self.charges.len() + self.overflow.len() - 1
+            self.locks.push(lock_overflow(store));
+            self.locks.len() - 1
         });
         let (before, after) = self.charges.split_at_mut(position);
         (after[0].lock, after[0].is_overflow) = (lock, true);
         if after[0].first.is_none() {
             add_up(before, &mut after[0]);
-        }
-    }
-
-    #[inline]
-    pub(super) fn locked(&self, lock: usize) -> Option<&Locked<'a, C>> {
-        match self.charges.get(lock) {
-            Some(charge) => charge.locked.as_ref(),
-            None => self.overflow.get(lock - self.charges.len()).map(|(_, locked)| locked),
-        }
-    }
-
-    #[inline]
-    pub(super) fn locked_mut(&mut self, lock: usize) -> Option<&mut Locked<'a, C>> {
-        let charges = self.charges.len();
-        match self.charges.get_mut(lock) {
-            Some(charge) => charge.locked.as_mut(),
-            None => self.overflow.get_mut(lock - charges).map(|(_, locked)| locked),
         }
     }
 }
@@ -212,7 +191,7 @@ impl<C: Clock> Drop for LockSet<'_, '_, C> {
     #[inline]
     fn drop(&mut self) {
         for Reservation { lock, key, is_granted } in std::mem::take(&mut self.reservations) {
-            if let Some(Locked::Shard { store, shard, .. }) = self.locked(lock)
+            if let Locked::Shard { store, shard, .. } = &self.locks[lock]
                 && is_granted
                 && !shard.knows(key)
             {

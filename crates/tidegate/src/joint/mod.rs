@@ -62,10 +62,9 @@ pub fn check_all<C: Clock>(requests: impl IntoIterator<Item = Request<C>>) -> Jo
 #[inline]
 fn decide_all<C: Clock>(requests: &[Request<C>], each: &mut [Decision], wakes: &mut WakeList) {
     let mut charges: InlineVec<Charge<'_, C>> = InlineVec::new();
-    for (index, request) in requests.iter().enumerate() {
-        charges.push(Charge::new(index, request));
-    }
-    let mut locks = LockSet::new(&mut charges);
+    charges.extend(requests.iter().enumerate().map(|(index, request)| Charge::new(index, request)));
+    let mut locks = InlineVec::new();
+    let mut locks = LockSet::new(&mut charges, &mut locks);
     if locks.decide(each, wakes) {
         locks.charge(each, wakes);
     } else {
