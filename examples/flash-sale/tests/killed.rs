@@ -1,6 +1,7 @@
-//! S5: orders == sold, also when the service is killed in the middle of a sale to 2000 buyers at once.
+//! S5: the number of orders equals the number of sold items, even if the service is killed during a sale to 2000 buyers at
+//! once.
 //!
-//! Always   All four ways that never oversell, on both databases, without limits and through them.
+//! Always   All four ways that never oversell, on both databases, with and without limits.
 //! Always   All buyers are connected before the first one tries to buy, and the buyer that gets the last counted reply kills
 //!          the service at once. `TIDEGATE_FULL=1` kills it until all is sold, in
 //!          two sales of each kind, as `cargo xtask soak` does.
@@ -57,7 +58,7 @@ impl Round {
     }
 
     /// Buys, one attempt after the other, until the service is killed, denies, or has sold out. Returns whether it has sold out.
-    async fn shop(&self, mut visitor: HttpBuyer, buyer: i64) -> bool {
+    async fn buy_until_end(&self, mut visitor: HttpBuyer, buyer: i64) -> bool {
         loop {
             match visitor.buy(self.access, self.way, buyer).await {
                 Ok(SaleReply::SoldOut) => {
@@ -83,7 +84,7 @@ struct SaleResult {
     was_killed: bool,
 }
 
-/// 2000 buyers at one service, which is killed after `enough` answers of its database.
+/// Runs one service with 2000 buyers, and kills it after `enough` answers of its database.
 async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> SaleResult {
     let (stock, rate) = (STOCK.to_string(), format!("{RATE}/s burst {BURST}"));
     let words = ["--database", &store.url(), "--stock", &stock, "--rate", &rate];
@@ -97,14 +98,14 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
         answers: AtomicU64::new(0),
         sold: AtomicU64::new(0),
     });
-    let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
+    let all_connected = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
         let visitor = HttpBuyer::arrive(address).await.unwrap();
-        let (round, everybody) = (Arc::clone(&round), Arc::clone(&everybody));
+        let (round, all_connected) = (Arc::clone(&round), Arc::clone(&all_connected));
         tasks.spawn(async move {
-            everybody.wait().await;
-            round.shop(visitor, i64::from(buyer)).await
+            all_connected.wait().await;
+            round.buy_until_end(visitor, i64::from(buyer)).await
         });
     }
     let is_sold_out = tasks.join_all().await.contains(&true);
@@ -112,7 +113,7 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
     let may = BURST + clock.now().since(opened).as_micros().div_ceil(1_000_000 / RATE);
     assert!(
         access == Access::Open || answers <= may,
-        "{answers} got through limits that let in {may}"
+        "{answers} attempts passed limits that admit {may}"
     );
     let mut service = round.service.lock().unwrap().take().unwrap();
     let was_killed = answers >= enough;
@@ -124,7 +125,7 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
     SaleResult { sold, is_sold_out, was_killed }
 }
 
-/// Kills the service again and again, `kills` times or until all is sold; the next one goes on where the last one was.
+/// Starts and kills the service `kills` times or until all items are sold. Each service continues the sale of the last one.
 async fn killed_until_sold_out(
     store: &Store,
     kind: (Way, Access),
@@ -146,15 +147,19 @@ async fn killed_until_sold_out(
         let context = format!("{kind:?}, round {rounds}, killed after {enough}");
         assert_eq!(tally.orders, tally.sale, "{context}");
         assert!(tally.sale <= STOCK, "{context}: {} sold", tally.sale);
-        assert!(told <= tally.orders, "{context}: {told} were told so, {} orders", tally.orders);
-        assert!(!is_sold_out || tally.sale == STOCK, "{context}: {} is not all", tally.sale);
-        assert!(rounds < 1_000, "{context}: it never ends");
+        assert!(
+            told <= tally.orders,
+            "{context}: {told} replies say sold, {} orders",
+            tally.orders
+        );
+        assert!(!is_sold_out || tally.sale == STOCK, "{context}: only {} sold", tally.sale);
+        assert!(rounds < 1_000, "{context}: the sale never ends");
         in_the_middle += u64::from(result.was_killed && (1..STOCK).contains(&tally.sale));
     }
-    assert!(in_the_middle > 0, "{kind:?}: it was never killed in the middle");
+    assert!(in_the_middle > 0, "{kind:?}: the service was never killed during the sale");
 }
 
-async fn every_way_through_every_door(store: &Store, seed: u64) {
+async fn kill_in_every_way_and_access(store: &Store, seed: u64) {
     raise_descriptor_limit(BUYERS).unwrap();
     let (sales, kills) = size();
     let mut random = Random(seed);
@@ -169,10 +174,10 @@ async fn every_way_through_every_door(store: &Store, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_sqlite() {
-    every_way_through_every_door(&Store::sqlite(), 20_251).await;
+    kill_in_every_way_and_access(&Store::sqlite(), 20_251).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_is_killed_among_2000_buyers_has_an_order_for_all_it_sold_on_postgres() {
-    every_way_through_every_door(&Store::postgres(), 20_252).await;
+    kill_in_every_way_and_access(&Store::postgres(), 20_252).await;
 }

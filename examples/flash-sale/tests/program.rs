@@ -1,4 +1,4 @@
-//! The program as a person starts it: a table, a picture, an orderly end, and nothing left behind.
+//! The program on the command line: table, picture, orderly shutdown, and no files left behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod running;
@@ -20,7 +20,7 @@ fn flash_sale(words: &[&str], temporary: &std::path::Path) -> Output {
 }
 
 #[test]
-fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind() {
+fn without_a_database_argument_the_program_drives_every_way_and_leaves_no_file() {
     let temporary = tempfile::tempdir().unwrap();
     let kept = tempfile::tempdir().unwrap();
     let picture = kept.path().join("sale.svg");
@@ -31,13 +31,13 @@ fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind
             &["--svg", picture.to_str().unwrap()],
         ];
         let output = flash_sale(&words.concat(), temporary.path());
-        let (said, complained) =
+        let (table, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{complained}");
-        assert_eq!(complained, "", "no progress bar where there is no terminal");
+        assert!(output.status.success(), "{errors}");
+        assert_eq!(errors, "", "no progress bar without a terminal");
         for way in Way::ALL {
-            let lines = said.lines().filter(|line| line.starts_with(way.name()));
-            assert_eq!(lines.count(), 2, "{said}");
+            let lines = table.lines().filter(|line| line.starts_with(way.name()));
+            assert_eq!(lines.count(), 2, "{table}");
         }
         assert!(fs::read_to_string(&picture).unwrap().ends_with("</svg>\n"));
     }
@@ -45,7 +45,7 @@ fn without_a_word_about_a_database_it_drives_every_way_and_leaves_nothing_behind
 }
 
 #[test]
-fn what_it_cannot_do_it_says_in_a_line() {
+fn invalid_arguments_get_an_error_with_the_reason_and_no_password() {
     let temporary = tempfile::tempdir().unwrap();
     for (words, why) in [
         (
@@ -67,14 +67,14 @@ fn what_it_cannot_do_it_says_in_a_line() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_answers_those_who_wait_for_a_token() {
+async fn a_signal_to_stop_lets_requests_that_wait_for_a_token_finish() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("sale.db").display());
     let mut service = Service::start(&["--database", &url, "--rate", "1/s burst 1"]);
     let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();
     let sold = visitor.buy(Access::Guarded, Way::Condition, 0).await.unwrap();
     assert_eq!(sold, SaleReply::Sold { order: 1, left: 99 });
-    // One token comes within a second. One of these waits for it, and the others are refused at once.
+    // One token is added within a second. One of the buyers waits for it, and the others are refused immediately.
     let mut tasks = JoinSet::new();
     for buyer in 1..=4 {
         let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();

@@ -25,12 +25,12 @@ fn shop(database: Database) -> Arc<Shop> {
 
 /// All buyers try to buy at the same moment.
 async fn rush(shop: &Arc<Shop>, access: Access, way: Way) -> Vec<SaleReply> {
-    let everybody = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
+    let all_ready = Arc::new(Barrier::new(usize::try_from(BUYERS).unwrap()));
     let mut tasks = JoinSet::new();
     for buyer in 0..BUYERS {
-        let (shop, everybody) = (Arc::clone(shop), Arc::clone(&everybody));
+        let (shop, all_ready) = (Arc::clone(shop), Arc::clone(&all_ready));
         tasks.spawn(async move {
-            everybody.wait().await;
+            all_ready.wait().await;
             shop.buy(access, way, buyer).await.unwrap()
         });
     }
@@ -50,7 +50,7 @@ async fn never_oversells(store: &Store) {
             assert_eq!(
                 (tally.orders, tally.sale),
                 (sold, sold),
-                "{way} {access:?}: told, ordered, counted"
+                "{way} {access:?}: replies, orders and count"
             );
             assert!(sold <= i64::from(STOCK), "{way} {access:?}: {sold} sold");
             assert_eq!(
@@ -62,13 +62,13 @@ async fn never_oversells(store: &Store) {
                 assert_eq!(
                     (sold, conflicts),
                     (i64::from(STOCK), 0),
-                    "{way} {access:?}: all of it goes"
+                    "{way} {access:?}: all items are sold"
                 );
             }
             // An optimistic buyer may have lost the last item, but then another buyer has won it.
             assert!(
                 sold == i64::from(STOCK) || conflicts > 0,
-                "{way} {access:?}: told that there are none, with some left"
+                "{way} {access:?}: the reply is sold out although items are left"
             );
         }
     }
@@ -118,7 +118,7 @@ async fn an_outdated_read_must_be_checked(store: &Store) {
     let answers = all_read_then_all_write(&database, Way::Naive).await;
     assert!(answers.iter().all(|answer| order(answer).is_some()), "{answers:?}");
     let tally = database.tally().await.unwrap();
-    assert_eq!((tally.orders, tally.sale, tally.oversold()), (8, 1, 7), "8 orders for one thing");
+    assert_eq!((tally.orders, tally.sale, tally.oversold()), (8, 1, 7), "8 orders for one item");
     for way in [Way::OldValue, Way::Version] {
         let answers = all_read_then_all_write(&database, way).await;
         let lost = answers.iter().filter(|answer| **answer == SaleReply::Conflict).count();
@@ -140,7 +140,7 @@ async fn the_naive_way_oversells_where_the_optimistic_ways_have_one_winner_on_po
 }
 
 #[tokio::test]
-async fn a_sale_goes_on_where_it_was_when_the_database_is_opened_again() {
+async fn reopening_the_database_continues_the_sale() {
     let store = Store::sqlite();
     let database = store.open().await;
     database.put_on_sale(2).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_sale_goes_on_where_it_was_when_the_database_is_opened_again() {
 }
 
 #[tokio::test]
-async fn nothing_on_sale_is_sold_out_in_every_way() {
+async fn an_empty_sale_is_sold_out_in_every_way() {
     let store = Store::sqlite();
     let database = store.open().await;
     database.restock(0).await.unwrap();

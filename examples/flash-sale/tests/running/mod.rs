@@ -1,4 +1,4 @@
-//! The real program, serving.
+//! The real program as a service process.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Killed with the value, if it has not ended before.
+/// A service process, killed on drop.
 pub(crate) struct Service {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -15,7 +15,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Listens when this returns, on a port that was free.
+    /// Starts the service on a free port, and waits until it listens.
     pub(crate) fn start(options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flash-sale"));
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
@@ -23,16 +23,19 @@ impl Service {
         let (mut said, mut line) = (BufReader::new(child.stdout.take().unwrap()), String::new());
         said.read_line(&mut line).unwrap();
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split(',').next());
-        let address = address.unwrap_or_else(|| panic!("it says {line:?}")).parse().unwrap();
+        let address = address
+            .unwrap_or_else(|| panic!("the first line has no address: {line:?}"))
+            .parse()
+            .unwrap();
         Self { child, address, said }
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
-        assert!(self.child.try_wait().unwrap().is_none(), "it has ended by itself");
+        assert!(self.child.try_wait().unwrap().is_none(), "the service has ended by itself");
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Whether it ended well, and what it has said since it listened.
+    /// Waits for the end, and returns whether it was successful, and the output since it listened.
     pub(crate) fn end(mut self) -> (bool, String) {
         let mut said = String::new();
         self.said.read_to_string(&mut said).unwrap();
@@ -42,7 +45,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It has ended already if all went well.
+        // The service has ended already unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,13 +1,13 @@
-//! The two databases that every claim is held against.
+//! The two databases that the tests run against.
 
 use flash_sale::Database;
 use tempfile::TempDir;
 use tidegate_testbed::PostgresServer;
 
-/// As many as the service has for PostgreSQL.
+/// Number of connections that the service opens to PostgreSQL.
 pub(crate) const CONNECTIONS: u32 = 16;
 
-/// A database of its own, gone with the value.
+/// A temporary database, removed on drop.
 pub(crate) enum Store {
     Sqlite(TempDir),
     Postgres(Box<PostgresServer>),
