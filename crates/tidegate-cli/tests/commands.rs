@@ -1,4 +1,4 @@
-//! What each command prints, and how it exits.
+//! The output and exit code of each command.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,17 +17,17 @@ fn tidegate_in(directory: PathBuf, args: &[&str]) -> Run {
         .current_dir(directory)
         .output()
         .expect("the binary runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
-    (text(output.stdout), text(output.stderr), output.status.code().expect("it exits"))
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
+    (text(output.stdout), text(output.stderr), output.status.code().expect("the program exits"))
 }
 
 fn files() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/files")
 }
 
-/// Returns the expected output in this file.
+/// Returns the expected output from this file.
 fn expected(name: &str) -> String {
-    std::fs::read_to_string(files().join(name)).expect("the file is there")
+    std::fs::read_to_string(files().join(name)).expect("the file exists")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn check_explains_each_limit() {
         "login: 5/15min sliding-log: admits 5 at once, and never more than 5 in any 15min"
     );
     let (out, _, _) = tidegate(&["check", "good.toml", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     assert_eq!(json["limits"][0]["limit"], "login");
     assert_eq!(json["limits"][0]["key"], serde_json::json!(["ip", "header:x-user"]));
 }
@@ -67,7 +67,7 @@ fn check_notes_fallbacks_that_a_proxy_would_take_for_permission() {
     let (out, _, _) = tidegate(&["check", "fallback.toml"]);
     assert_eq!(out.matches("\n  note  `fallback` has the status ").count(), 2, "{out}");
     let (out, _, _) = tidegate(&["check", "fallback.toml", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     let notes = |index: usize| json["limits"][index]["notes"].as_array().map(Vec::len);
     assert_eq!([0, 1, 2, 3, 4].map(notes), [Some(1), Some(1), Some(0), Some(0), Some(0)]);
 }
@@ -81,7 +81,7 @@ fn check_shows_errors_and_exits_with_1() {
     assert_eq!(code, 1);
     assert_eq!(err.lines().count(), 3, "{err}");
     let (out, _, code) = tidegate(&["check", "bad.toml", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     assert_eq!((code, &json["errors"][0]["line"]), (1, &serde_json::json!(3)));
 }
 
@@ -92,12 +92,12 @@ impl Files {
     fn new(name: &str) -> Self {
         let directory =
             std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("it can be made");
+        std::fs::create_dir_all(&directory).expect("the directory can be created");
         Self(directory)
     }
 
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).expect("it can be written");
+        std::fs::write(self.0.join(name), text).expect("the file can be written");
     }
 
     fn run(&self, args: &[&str]) -> Run {
@@ -111,10 +111,10 @@ impl Drop for Files {
     }
 }
 
-/// A certificate that signs itself, and its key.
+/// Returns a self-signed certificate and its key.
 fn certificate() -> (String, String) {
     let names = vec!["localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
+    let made = rcgen::generate_simple_self_signed(names).expect("the system has randomness");
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
@@ -159,7 +159,7 @@ fn check_reports_the_errors_that_serve_reports_before_it_binds() {
     }
     files.write("t.toml", "[server]\nhttp = \"0.0.0.0:0\"\n");
     let (_, err, code) = files.run(&["check", "t.toml", "--insecure"]);
-    assert_eq!((err.as_str(), code), ("", 0), "as with serve");
+    assert_eq!((err.as_str(), code), ("", 0), "`--insecure` has the same meaning as for `serve`");
     let (_, err, code) =
         files.run(&["check", "t.toml", "--http", "127.0.0.1:0", "--grpc", "0.0.0.0:0"]);
     assert_eq!(code, 1, "{err}");
@@ -170,10 +170,10 @@ fn check_reports_the_errors_that_serve_reports_before_it_binds() {
 fn check_warns_of_world_readable_secrets_and_expiring_certificates() {
     let files = Files::new("warned");
     let names = vec!["localhost".to_owned()];
-    let mut params = rcgen::CertificateParams::new(names).expect("a good name");
+    let mut params = rcgen::CertificateParams::new(names).expect("the name is valid");
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
-    let key = rcgen::KeyPair::generate().expect("there is randomness");
-    files.write("cert.pem", &params.self_signed(&key).expect("it can sign").pem());
+    let key = rcgen::KeyPair::generate().expect("the system has randomness");
+    files.write("cert.pem", &params.self_signed(&key).expect("the key can sign").pem());
     files.write("key.pem", &key.serialize_pem());
     files.write("tokens", "# of the proxy\nsecret\n");
     let text = "[server]\nauth.tokens_file = \"tokens\"\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n";
@@ -197,7 +197,7 @@ fn check_warns_of_world_readable_secrets_and_expiring_certificates() {
         "{err}"
     );
     let (out, _, _) = files.run(&["check", "t.toml", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     assert_eq!(json["warnings"].as_array().map(Vec::len), Some(3), "{json}");
     mode("640");
     let (_, err, _) = files.run(&["check", "t.toml"]);
@@ -207,22 +207,22 @@ fn check_warns_of_world_readable_secrets_and_expiring_certificates() {
 #[test]
 fn every_command_reports_an_unreadable_file_with_the_same_message() {
     let files = Files::new("unreadable");
-    std::fs::create_dir_all(files.0.join("directory")).expect("it can be made");
+    std::fs::create_dir_all(files.0.join("directory")).expect("the directory can be created");
     for (name, why) in [("none.toml", "No such file or directory"), ("directory", "Is a directory")]
     {
-        let said = |args: &[&str]| {
+        let error = |args: &[&str]| {
             let (out, err, code) = files.run(args);
             assert_eq!((out.as_str(), code), ("", 2), "{args:?}: {err}");
             err
         };
-        let checked = said(&["check", name]);
+        let checked = error(&["check", name]);
         assert!(
             checked.starts_with(&format!("tidegate: {name}: cannot be read: {why}")),
             "{checked}"
         );
-        assert_eq!(said(&["serve", "--config", name]), checked);
-        assert_eq!(said(&["explain", "--config", name, "--request", "GET /"]), checked);
-        assert_eq!(said(&["import", "envoy", name]), checked);
+        assert_eq!(error(&["serve", "--config", name]), checked);
+        assert_eq!(error(&["explain", "--config", name, "--request", "GET /"]), checked);
+        assert_eq!(error(&["import", "envoy", name]), checked);
     }
 }
 
@@ -248,7 +248,8 @@ fn an_invalid_address_is_answered_with_a_valid_example() {
 fn check_with_connect_examines_the_store() {
     let redis = tidegate_testbed::RedisServer::start();
     let file = std::env::temp_dir().join(format!("tidegate-store-{}.toml", std::process::id()));
-    std::fs::write(&file, format!("[store]\nurl = \"{}\"\n", redis.url())).expect("it is written");
+    std::fs::write(&file, format!("[store]\nurl = \"{}\"\n", redis.url()))
+        .expect("the file is written");
     let path = file.display().to_string();
     let (out, _, code) = tidegate(&["check", &path, "--connect"]);
     let answers = format!("valid: no limits\nstore: {} answers\n", redis.address());
@@ -262,10 +263,10 @@ fn check_with_connect_examines_the_store() {
     assert_eq!(code, 1);
     redis.kill();
     let (out, _, code) = tidegate(&["check", &path, "--connect", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     assert_eq!((&json["store"]["servers"][0]["is_up"], code), (&serde_json::json!(false), 1));
     assert_eq!(tidegate(&["check", &path]).2, 0, "without --connect the store is not contacted");
-    std::fs::remove_file(&file).expect("it can be removed");
+    std::fs::remove_file(&file).expect("the file can be removed");
     let (out, _, code) = tidegate(&["check", "good.toml", "--connect"]);
     assert_eq!((out.lines().last(), code), (Some("store: memory; no connection is needed"), 0));
 }
@@ -358,17 +359,20 @@ fn no_error_repeats_a_password() {
 #[test]
 fn serve_with_a_bare_file_suggests_the_flag() {
     let (out, err, code) = tidegate(&["serve", "good.toml"]);
-    let said = "tidegate: unexpected argument `good.toml`: name a configuration with --config, as in `tidegate serve --config good.toml`\n";
-    assert_eq!((out.as_str(), err.as_str(), code), ("", said, 2));
+    let expected = "tidegate: unexpected argument `good.toml`: name a configuration with --config, as in `tidegate serve --config good.toml`\n";
+    assert_eq!((out.as_str(), err.as_str(), code), ("", expected, 2));
 }
 
-/// The blocks of this language on the page.
+/// Returns the page's code blocks in this language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let begin = format!("```{language}\n");
-    page.split(&begin).skip(1).map(|after| after.split_once("```").expect("it ends").0).collect()
+    page.split(&begin)
+        .skip(1)
+        .map(|after| after.split_once("```").expect("the block ends").0)
+        .collect()
 }
 
-/// A command's words: in single quotes, or between blanks.
+/// Splits a command at spaces outside single quotes.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (index, part) in command.split('\'').enumerate() {
@@ -381,9 +385,9 @@ fn words(command: &str) -> Vec<&str> {
 fn explain_prints_the_output_in_the_guide() {
     let page = include_str!("../../../docs/guide/explain.md");
     let directory = std::env::temp_dir().join(format!("tidegate-explain-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("it can be made");
+    std::fs::create_dir_all(&directory).expect("the directory can be created");
     std::fs::write(directory.join("tidegate.toml"), blocks(page, "toml")[0])
-        .expect("it is written");
+        .expect("the file is written");
     let commands = blocks(page, "console");
     assert_eq!(commands.len(), 2);
     for block in commands {
@@ -393,7 +397,7 @@ fn explain_prints_the_output_in_the_guide() {
         assert_eq!((err.as_str(), code), ("", 0));
         assert_eq!(out, shown);
     }
-    std::fs::remove_dir_all(directory).expect("it can be removed");
+    std::fs::remove_dir_all(directory).expect("the directory can be removed");
 }
 
 #[test]
@@ -402,7 +406,7 @@ fn explain_names_the_limit_that_decides() {
     let (out, _, _) = tidegate(&[&ask[..], &["GET /", "--format", "short"]].concat());
     assert_eq!(out, "allow everything\n");
     let (out, _, _) = tidegate(&[&ask[..], &["GET /", "--format", "json"]].concat());
-    let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("the output is JSON");
     assert_eq!(json["decided_by"], "everything");
     let forwarded = [&ask[..], &["GET /", "--header", "X-Forwarded-For: 192.0.2.7"]].concat();
     let (out, _, _) = tidegate(&forwarded);
@@ -415,14 +419,14 @@ fn explain_names_the_limit_that_decides() {
 #[test]
 fn explain_reads_a_repeated_header_as_the_server_does() {
     let directory = std::env::temp_dir().join(format!("tidegate-twice-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("it can be made");
+    std::fs::create_dir_all(&directory).expect("the directory can be created");
     let limit = "[limits.user]\nrule = \"5/min\"\nkey = \"header:x-user\"\n";
-    std::fs::write(directory.join("t.toml"), limit).expect("it is written");
+    std::fs::write(directory.join("t.toml"), limit).expect("the file is written");
     let ask = ["explain", "--config", "t.toml", "--request", "GET /", "--header", "x-user: ann"];
     let (once, ..) = tidegate_in(directory.clone(), &ask);
     let twice = [&ask[..], &["--header", "X-User: bob"]].concat();
     let (twice, ..) = tidegate_in(directory.clone(), &twice);
-    std::fs::remove_dir_all(directory).expect("it can be removed");
+    std::fs::remove_dir_all(directory).expect("the directory can be removed");
     assert!(once.contains("key \"ann\""), "{once}");
     assert!(twice.contains("key \"\""), "a repeated header has no key: {twice}");
 }
@@ -438,18 +442,18 @@ fn import_envoy_translates_and_lists_lines_it_cannot_translate() {
 }
 
 #[test]
-fn import_of_a_bomb_is_an_error() {
+fn import_of_an_alias_bomb_is_an_error() {
     let level = |n: u32| format!("a{n}: &a{n} [*a{below}, *a{below}, *a{below}]", below = n - 1);
     let levels: Vec<String> = (1..40).map(level).collect();
     let bomb = format!("a0: &a0 [x, x]\n{}\n", levels.join("\n"));
     let file = std::env::temp_dir().join(format!("tidegate-bomb-{}.yaml", std::process::id()));
-    std::fs::write(&file, bomb).expect("it can be written");
+    std::fs::write(&file, bomb).expect("the file can be written");
     let (_, err, code) = tidegate(&["import", "envoy", &file.display().to_string()]);
-    std::fs::remove_file(&file).expect("it can be removed");
+    std::fs::remove_file(&file).expect("the file can be removed");
     assert_eq!(code, 2, "{err}");
     assert!(
         err.contains("line 11 column 22"),
-        "it names the place where the expansion grew too large: {err}"
+        "the error names the line where the expansion is too large: {err}"
     );
 }
 
@@ -461,7 +465,7 @@ fn import_of_an_endless_file_is_an_error() {
 }
 
 #[test]
-fn completions_and_the_manual_know_every_command() {
+fn completions_and_the_manual_list_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let (out, _, code) = tidegate(&["completions", shell]);
         assert_eq!(code, 0);

@@ -30,7 +30,7 @@ const CONFIG: &str = r#"
 "#;
 
 fn engine(text: &str) -> Engine {
-    let config = config::read(text, "t.toml").expect("it is good");
+    let config = config::read(text, "t.toml").expect("the configuration is valid");
     Engine::new(&config, ServerClock::Manual(ManualClock::new()), &Snapshot::default())
 }
 
@@ -49,11 +49,11 @@ fn now<T>(answer: impl Future<Output = T>) -> T {
     runtime.expect("a runtime starts").block_on(answer)
 }
 
-/// Decides it for good.
+/// Decides a request and charges its limits.
 fn ask(engine: &Engine, request: &Request<'_>) {
-    for counted in counted(&engine.limits(), request).expect("there is a key") {
+    for counted in counted(&engine.limits(), request).expect("the request has a key") {
         let ask = LimitRequest { limit: &counted.limit, key: &counted.key, cost: 1 };
-        now(engine.check(&ask)).expect("memory answers");
+        now(engine.check(&ask)).expect("a store in memory decides");
     }
 }
 
@@ -137,7 +137,7 @@ fn a_concurrency_limit_does_not_count_a_request_by_its_description() {
 }
 
 #[test]
-fn it_is_json_for_programs() {
+fn an_explanation_serializes_to_json() {
     let engine = engine("[limits.a]\nrule = \"1/s\"\n");
     let json = serde_json::to_value(explained(&engine, &Request::default())).unwrap();
     let expected = serde_json::json!({

@@ -1,4 +1,4 @@
-//! What is wrong is told, and how it exits.
+//! Errors of `tidegate bench`: messages and exit codes.
 
 use crate::add_up;
 use crate::server::{ALLOWED, Server, bench, fake, fake_bytes, fake_grpc, measure};
@@ -36,10 +36,10 @@ fn an_error_reply_to_the_test_request_ends_the_run() {
         (&[&http, "--limit", "none"], "status 4"),
         (&[&grpc, "--domain", "a", "--descriptor", "b=c"], "does not answer gRPC"),
     ];
-    for (args, told) in bad {
+    for (args, message) in bad {
         let (out, err, code) = bench(args);
         assert_eq!((out.as_str(), code), ("", 2), "{args:?}: {err}");
-        assert!(err.contains(told), "{args:?}: {err}");
+        assert!(err.contains(message), "{args:?}: {err}");
     }
 }
 
@@ -52,14 +52,14 @@ fn a_token_is_sent_over_every_protocol() {
     let grpc_target = format!("grpc://{}", server.grpc);
     let runs: [(&str, &[&str]); 3] = [(&server.resp, &[]), (&http, &[]), (&grpc_target, &grpc)];
     for (target, words) in runs {
-        let asked = [&[target, "--rate", "50", "--duration", "1"], words].concat();
-        let (measured, code) = measure(&[&asked[..], &["--token", "s3cret"]].concat());
+        let flags = [&[target, "--rate", "50", "--duration", "1"], words].concat();
+        let (measured, code) = measure(&[&flags[..], &["--token", "s3cret"]].concat());
         add_up(&measured, 50);
         assert_eq!((code, &measured["errors"]), (0, &0.into()), "{measured}");
-        let (_, err, code) = bench(&[&asked[..], &["--token", "wrong"]].concat());
+        let (_, err, code) = bench(&[&flags[..], &["--token", "wrong"]].concat());
         assert_eq!(code, 2, "{target}: {err}");
-        assert!(!err.contains("wrong"), "a token is not told: {err}");
-        assert_eq!(bench(&asked).2, 2, "{target}: without a token");
+        assert!(!err.contains("wrong"), "an error repeats no token: {err}");
+        assert_eq!(bench(&flags).2, 2, "{target}: without a token");
     }
 }
 
@@ -75,21 +75,21 @@ fn every_protocol_works_over_tls() {
         (format!("grpcs://{}", server.grpc), &grpc),
     ];
     for (target, words) in targets {
-        let asked =
+        let flags =
             [&[&*target, "--rate", "200", "--duration", "500ms", "-c", "3"], words].concat();
-        let shown = [&asked[..], &["--ca", &cert, "--cert", &cert, "--key", &key]].concat();
+        let shown = [&flags[..], &["--ca", &cert, "--cert", &cert, "--key", &key]].concat();
         let (measured, code) = measure(&shown);
         add_up(&measured, 100);
         assert_eq!((code, &measured["errors"]), (0, &0.into()), "{target}: {measured}");
-        let (_, err, code) = bench(&asked);
-        assert_eq!(code, 2, "{target}: nobody has signed the certificate");
+        let (_, err, code) = bench(&flags);
+        assert_eq!(code, 2, "{target}: the certificate's authority is unknown");
         assert!(err.contains("certificate") || err.contains("--ca"), "{err}");
-        let (_, err, code) = bench(&[&asked[..], &["--ca", &cert]].concat());
+        let (_, err, code) = bench(&[&flags[..], &["--ca", &cert]].concat());
         assert_eq!(code, 2, "{target}: without a certificate: {err}");
         let plain =
             target.replace("rediss", "resp").replace("https", "http").replace("grpcs", "grpc");
-        let asked = [&[&*plain, "--timeout", "2"], words].concat();
-        assert_eq!(bench(&asked).2, 2, "{plain}: without TLS");
+        let flags = [&[&*plain, "--timeout", "2"], words].concat();
+        assert_eq!(bench(&flags).2, 2, "{plain}: without TLS");
     }
 }
 
@@ -117,29 +117,29 @@ fn contradictory_flags_are_errors() {
 }
 
 #[test]
-fn a_silent_server_is_not_waited_for_forever() {
-    let silent = fake(|mut asked| while asked.next() {});
+fn a_server_that_does_not_answer_is_an_error_after_the_timeout() {
+    let silent = fake(|mut commands| while commands.next() {});
     let (out, err, code) = bench(&[&silent, "--timeout", "1"]);
     assert_eq!((out.as_str(), code), ("", 2));
     assert!(err.contains("does not answer within 1s"), "{err}");
 }
 
-/// A server that answers the first question, and from then on as it is told.
+/// Starts a server that allows the first request and answers all later ones with `reply`.
 fn after_the_first(reply: &'static str) -> String {
     let answers = Arc::new(AtomicU64::new(0));
-    fake(move |mut asked| {
-        while asked.next() {
+    fake(move |mut commands| {
+        while commands.next() {
             let is_first = answers.fetch_add(1, Ordering::Relaxed) == 0;
-            asked.answer(if is_first { ALLOWED } else { reply });
+            commands.answer(if is_first { ALLOWED } else { reply });
         }
     })
 }
 
 #[test]
-fn it_exits_with_1_if_every_reply_is_an_error() {
+fn bench_exits_with_1_if_every_reply_is_an_error() {
     let server = after_the_first("-ERR gone mad\r\n");
-    let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2"];
-    let (out, _, code) = bench(&asked);
+    let flags = [&*server, "--rate", "100", "--duration", "1", "-c", "2"];
+    let (out, _, code) = bench(&flags);
     assert_eq!(code, 1);
     assert!(out.contains("Every reply was an error."), "{out}");
     assert!(out.contains("first error ERR gone mad"), "{out}");
@@ -190,25 +190,25 @@ fn is_one_visible_line(text: &str) {
 }
 
 #[test]
-fn it_exits_with_1_if_no_request_is_answered() {
+fn bench_exits_with_1_if_no_request_is_answered() {
     let server = after_the_first("");
-    let asked = [&*server, "--rate", "100", "--duration", "1", "-c", "2", "--timeout", "1"];
-    let (out, _, code) = bench(&asked);
+    let flags = [&*server, "--rate", "100", "--duration", "1", "-c", "2", "--timeout", "1"];
+    let (out, _, code) = bench(&flags);
     assert_eq!(code, 1);
     assert!(out.contains("No request was answered."), "{out}");
     assert!(out.contains("unanswered  100: 2 sent, 98 never sent"), "{out}");
 }
 
 #[test]
-fn a_connection_that_breaks_is_opened_again() {
+fn a_closed_connection_is_reopened() {
     let answers = Arc::new(AtomicU64::new(0));
-    let server = fake(move |mut asked| {
-        while asked.next() {
+    let server = fake(move |mut commands| {
+        while commands.next() {
             // The server closes the connection at every fiftieth request.
             if answers.fetch_add(1, Ordering::Relaxed) % 50 == 49 {
                 return;
             }
-            asked.answer(ALLOWED);
+            commands.answer(ALLOWED);
         }
     });
     let (measured, code) = measure(&[&server, "--rate", "500", "--duration", "1", "-c", "2"]);

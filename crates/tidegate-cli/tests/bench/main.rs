@@ -1,4 +1,4 @@
-//! `tidegate bench` against the real server, and against servers that do not behave.
+//! `tidegate bench` against the real server, and against faulty servers.
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "another process runs on the real clock")]
 
@@ -9,14 +9,15 @@ mod server;
 use serde_json::Value;
 use server::{Server, bench, measure};
 
-/// All that were due are somewhere, and every answer says something.
+/// Asserts that the counts of sent, unsent, answered and lost requests add up to `due`, and the
+/// counts of the kinds of replies to `answered`.
 fn add_up(measured: &Value, due: u64) {
     let number =
         |name: &str| measured[name].as_u64().unwrap_or_else(|| panic!("{name}: {measured}"));
     assert_eq!(number("sent") + number("unsent"), due, "{measured}");
     assert_eq!(number("answered") + number("lost"), number("sent"), "{measured}");
-    let said = number("allowed") + number("denied") + number("errors");
-    assert_eq!(said, number("answered"), "{measured}");
+    let replies = number("allowed") + number("denied") + number("errors");
+    assert_eq!(replies, number("answered"), "{measured}");
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn resp_counts_add_up() {
     let (measured, code) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "-c", "3"]);
     add_up(&measured, 500);
     assert_eq!((code, &measured["errors"], &measured["loop"]), (0, &0.into(), &"open".into()));
-    // The default command allows a burst of 16 per key, so one key cannot have all.
+    // The default command allows a burst of 16 per key, so most requests of one key are denied.
     let (measured, _) = measure(&[&server.resp, "--rate", "500", "--duration", "1", "--keys", "1"]);
     add_up(&measured, 500);
     assert!(measured["denied"].as_u64() > Some(400), "{measured}");
@@ -49,7 +50,7 @@ fn a_named_limit_can_be_checked_over_every_protocol() {
         // Five per hour for each of ten keys; the test request, which is not counted, uses one of them.
         let allowed = measured["allowed"].as_u64();
         assert!(allowed >= Some(40) && allowed <= Some(50), "{target}: {measured}");
-        server.forget();
+        server.reset_keys();
     }
 }
 
@@ -59,7 +60,7 @@ fn a_closed_loop_sends_as_fast_as_replies_arrive() {
     for target in [server.resp.clone(), format!("http://{}", server.http)] {
         let flags = [&*target, "--rate", "max", "--duration", "1", "-c", "2", "-p", "8"];
         let (measured, code) = measure(&flags);
-        add_up(&measured, measured["sent"].as_u64().expect("a number"));
+        add_up(&measured, measured["sent"].as_u64().expect("the count is a number"));
         assert_eq!((code, &measured["asked_per_second"]), (0, &Value::Null));
         assert!(measured["answered"].as_u64() > Some(1_000), "{measured}");
         assert_eq!(measured["lost"], 0, "{measured}");
@@ -87,20 +88,20 @@ fn progress_is_shown_on_a_terminal() {
     let server = Server::start();
     let (program, target) = (env!("CARGO_BIN_EXE_tidegate"), &server.resp);
     let line = format!("{program} bench {target} --rate 100 --duration 3 --format short");
-    // `script` runs a command in a terminal of its own; Debian always has it.
+    // `script` runs a command in a new terminal; Debian always has it.
     let mut script = std::process::Command::new("script");
     let output = script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
     let output = output.expect("`script` is installed: apt-get install bsdutils");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
-    let lines: Vec<&str> = told.split("\r\u{1b}[K").skip(1).collect();
-    assert!(lines.len() >= 2, "twice in three seconds: {told:?}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    let lines: Vec<&str> = shown.split("\r\u{1b}[K").skip(1).collect();
+    assert!(lines.len() >= 2, "two progress lines in three seconds: {shown:?}");
     let second = |line: &&str| line.split(" s: ").next().and_then(|text| text.trim().parse().ok());
     let seconds: Vec<u32> = lines.iter().filter_map(second).collect();
-    assert!(seconds.len() == lines.len() && seconds.is_sorted(), "{told:?}");
+    assert!(seconds.len() == lines.len() && seconds.is_sorted(), "{shown:?}");
     for line in &lines {
-        assert!(line.contains(" replies, ") && line.contains(" per second, 0 errors"), "{told:?}");
+        assert!(line.contains(" replies, ") && line.contains(" per second, 0 errors"), "{shown:?}");
     }
     // The result follows on a line of its own.
-    assert!(lines[lines.len() - 1].contains('\n'), "{told:?}");
+    assert!(lines[lines.len() - 1].contains('\n'), "{shown:?}");
 }

@@ -1,4 +1,4 @@
-//! Servers to be measured: the real one as a process, and fakes; and `tidegate bench` as a process.
+//! Servers to measure: the real one as a process, and fakes. Also `tidegate bench` as a process.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ domain = \"edge\"
 descriptor = [\"user\"]
 ";
 
-/// `tidegate serve` with a limit named `five`; killed with it.
+/// A `tidegate serve` process with a limit named `five`, killed on drop.
 pub(crate) struct Server {
     child: Child,
     /// The read end of its standard output, kept open because the server ends if it cannot print its addresses.
@@ -33,11 +33,11 @@ impl Server {
     /// Starts a server with TLS on every listener, and returns the certificate for clients to trust.
     pub(crate) fn with_tls() -> (Self, PathBuf) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).expect("there is randomness");
+        let made = rcgen::generate_simple_self_signed(names).expect("the system has randomness");
         let file = |name: &str, text: &str| {
             let name = format!("tidegate-bench-{}-{name}.pem", std::process::id());
             let path = std::env::temp_dir().join(name);
-            std::fs::write(&path, text).expect("it can be written");
+            std::fs::write(&path, text).expect("the file can be written");
             path
         };
         let cert = file("cert", &made.cert.pem());
@@ -56,7 +56,7 @@ impl Server {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tidegate-bench-{}-{number}.toml", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, config).expect("it can be written");
+        std::fs::write(&path, config).expect("the file can be written");
         let anywhere = ["--resp", "--http", "--grpc"].map(|wire| [wire, "127.0.0.1:0"]).concat();
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["serve", "--admin", "off", "--config"])
@@ -65,8 +65,8 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("it starts");
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+            .expect("the server starts");
+        let mut out = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let lines: Vec<String> = out.by_ref().lines().map_while(Result::ok).take(4).collect();
         let address = |name: &str| {
             let line = lines.iter().find(|line| line.trim_start().starts_with(name));
@@ -78,13 +78,14 @@ impl Server {
     }
 
     /// Resets the ten keys.
-    pub(crate) fn forget(&self) {
-        let mut peer = TcpStream::connect(&self.resp).expect("it accepts");
+    pub(crate) fn reset_keys(&self) {
+        let mut peer = TcpStream::connect(&self.resp).expect("the server accepts connections");
         for key in 0..10 {
-            write!(peer, "TIDE.RESET five key:{key:012}\r\n").expect("it reads");
+            write!(peer, "TIDE.RESET five key:{key:012}\r\n")
+                .expect("the server reads the command");
             // The key of a descriptor differs from the keys of the other protocols, so an error here is harmless.
             let mut line = String::new();
-            BufReader::new((&peer).take(64)).read_line(&mut line).expect("it answers");
+            BufReader::new((&peer).take(64)).read_line(&mut line).expect("the server answers");
             assert_eq!(line, "+OK\r\n");
         }
     }
@@ -98,7 +99,7 @@ impl Drop for Server {
     }
 }
 
-/// Standard output, standard error and the exit code.
+/// Runs `tidegate bench` and returns its standard output, standard error and exit code.
 pub(crate) fn bench(args: &[&str]) -> (String, String, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .arg("bench")
@@ -106,21 +107,21 @@ pub(crate) fn bench(args: &[&str]) -> (String, String, i32) {
         .env_remove("TIDEGATE_TOKEN")
         .output()
         .expect("the binary runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
-    (text(output.stdout), text(output.stderr), output.status.code().expect("it exits"))
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
+    (text(output.stdout), text(output.stderr), output.status.code().expect("the program exits"))
 }
 
-/// What is measured, and the exit code.
+/// Runs `tidegate bench` and returns its result as JSON, and its exit code.
 pub(crate) fn measure(args: &[&str]) -> (Value, i32) {
     let (out, err, code) = bench(&[args, &["--format", "json"]].concat());
     let read = serde_json::from_str(&out);
     (read.unwrap_or_else(|error| panic!("{error}: {out}{err}")), code)
 }
 
-/// A server of one thread a connection, which does with it what it is told; and its address.
+/// Starts a server with one thread per connection, which runs `serve`, and returns its address.
 pub(crate) fn fake(serve: impl Fn(CommandStream) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("the listener has an address").to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let serve = serve.clone();

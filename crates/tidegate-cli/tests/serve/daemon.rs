@@ -1,4 +1,4 @@
-//! `tidegate serve` as a process, and a client of it.
+//! `tidegate serve` as a process, and its clients.
 
 pub(crate) use crate::peer::{Directory, PATIENCE, Peer, eventually};
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A process; killed with it if it has not ended.
+/// A `tidegate serve` process, killed on drop.
 pub(crate) struct Daemon {
     child: Child,
-    /// Its addresses, by the name that the banner prints.
+    /// Addresses of the listeners, by the name that the banner prints.
     addresses: Vec<(String, SocketAddr)>,
     log: Arc<Mutex<String>>,
 }
@@ -19,20 +19,20 @@ pub(crate) struct Daemon {
 const FREE: &str = "127.0.0.1:0";
 
 impl Daemon {
-    /// Starts it from a shell that runs `before` first.
+    /// Starts the server from a shell that runs `before` first.
     pub(crate) fn start(before: &str, config: &Path, args: &[&str]) -> Self {
         let off = ["--http", "off", "--grpc", "off", "--admin", "off", "--resp", FREE];
         let args: Vec<&str> = off.iter().chain(args).copied().collect();
         Self::spawn(before, config, &args, Stdio::piped())
     }
 
-    /// Starts one with a RESP and an admin listener.
+    /// Starts the server with a RESP and an admin listener.
     pub(crate) fn start_with_admin(before: &str, config: &Path) -> Self {
         let on = ["--resp", FREE, "--http", "off", "--grpc", "off", "--admin", FREE];
         Self::spawn(before, config, &on, Stdio::piped())
     }
 
-    /// Starts one with an HTTP and an admin listener whose log goes to `log`.
+    /// Starts the server with RESP, HTTP and admin listeners and with `log` as its standard error.
     pub(crate) fn start_with_log(before: &str, config: &Path, log: Stdio) -> Self {
         let on = ["--resp", FREE, "--http", FREE, "--grpc", "off", "--admin", FREE];
         Self::spawn(before, config, &on, log)
@@ -47,27 +47,27 @@ impl Daemon {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .expect("it starts");
+            .expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
             let kept = Arc::clone(&log);
             std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    let mut log = kept.lock().expect("nobody panics with it");
+                    let mut log = kept.lock().expect("no thread panics while it holds the lock");
                     log.push_str(&line);
                     log.push('\n');
                 }
             });
         }
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let out = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let mut lines = out.lines().map_while(Result::ok);
         let places = lines.by_ref().skip(1).take(4).filter_map(|line| {
             let (name, place) = line.trim().split_once(' ')?;
             Some((name.to_owned(), place.trim().parse().ok()?))
         });
         let addresses: Vec<_> = places.collect();
-        let said = || log.lock().expect("nobody panics with it").clone();
-        assert!(!addresses.is_empty(), "it does not say where it listens: {}", said());
+        let text = || log.lock().expect("no thread panics while it holds the lock").clone();
+        assert!(!addresses.is_empty(), "the banner has no addresses: {}", text());
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, addresses, log }
     }
@@ -84,17 +84,19 @@ impl Daemon {
     /// Sends a `GET` and returns the head and the body of the response.
     pub(crate) fn get(&self, listener: &str, path: &str) -> String {
         let mut peer = Peer::new(self.address(listener));
-        peer.say(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n"));
-        String::from_utf8(peer.rest().expect("it answers")).expect("it is text")
+        peer.send(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n"));
+        String::from_utf8(peer.read_to_end().expect("the server answers"))
+            .expect("the response is UTF-8")
     }
 
-    pub(crate) fn says(&self, what: &str) -> bool {
-        self.log.lock().expect("nobody panics with it").contains(what)
+    /// Returns whether the log contains this text.
+    pub(crate) fn has_logged(&self, what: &str) -> bool {
+        self.log.lock().expect("no thread panics while it holds the lock").contains(what)
     }
 
     /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("nobody panics with it").clone()
+        self.log.lock().expect("no thread panics while it holds the lock").clone()
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -103,7 +105,7 @@ impl Daemon {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
-    /// Lowers its limit of file descriptors while it runs.
+    /// Lowers the limit of file descriptors of the running server.
     pub(crate) fn limit_descriptors(&self, number: u32) {
         let (id, limit) = (self.child.id().to_string(), format!("--nofile={number}:{number}"));
         let limited = Command::new("prlimit").args(["--pid", &id, &limit]).status();
@@ -111,18 +113,18 @@ impl Daemon {
     }
 
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
     }
 
-    /// Waits until it ends after a signal, and returns its status.
+    /// Waits until the server ends after a signal, and returns its exit status.
     pub(crate) fn end(mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
+            if let Some(status) = self.child.try_wait().expect("the process is a child") {
                 return status;
             }
-            assert!(Instant::now() < until, "it does not end");
+            assert!(Instant::now() < until, "the server does not end");
             std::thread::park_timeout(Duration::from_millis(10));
         }
     }
@@ -143,7 +145,8 @@ impl Peer {
         let numbers: Vec<String> = (0..5).map(|_| self.line()).collect();
         // In redis-cell's reply, 1 means denied.
         let yes = if line.starts_with("CL.THROTTLE") { ":0" } else { ":1" };
-        let remaining: i64 = numbers[2].trim_start_matches(':').parse().expect("a number");
+        let remaining: i64 =
+            numbers[2].trim_start_matches(':').parse().expect("the remaining count is a number");
         (numbers[0] == yes, u64::try_from(remaining).unwrap_or(u64::MAX))
     }
 }

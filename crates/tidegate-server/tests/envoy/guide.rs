@@ -1,7 +1,7 @@
-//! The configurations in the guide, Envoy's and Tidegate's, work as they are.
+//! The guide's configurations of Envoy and Tidegate work unchanged.
 
 use crate::proxy::Envoy;
-use crate::{place, serve_tidegate, serve_upstream};
+use crate::{grpc_only, serve_tidegate, serve_upstream};
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use tidegate::ManualClock;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 const GUIDE: &str = include_str!("../../../../docs/guide/envoy.md");
 
-/// What the guide leaves out: it stands around what it shows.
+/// The rest of Envoy's configuration, which the guide leaves out.
 const AROUND: &str = r#"
 admin:
   address: { socket_address: { address: 127.0.0.1, port_value: 0 } }
@@ -47,16 +47,17 @@ static_resources:
               - endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: UPSTREAM_PORT } } }
 "#;
 
-/// The block of this language that begins so.
+/// Returns the guide's code block in this language with this beginning.
 pub(crate) fn block(language: &str, beginning: &str) -> &'static str {
     let fence = format!("```{language}\n");
     let mut blocks = GUIDE.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.find(|block| block.starts_with(beginning)).expect("the guide shows one")
+    blocks.find(|block| block.starts_with(beginning)).expect("the guide has such a block")
 }
 
-/// In the place of a word, with as many blanks before each line as there are before the word.
+/// Replaces the line with this word by the block, indented like the word.
 pub(crate) fn put(text: &str, word: &str, block: &str) -> String {
-    let line = text.lines().find(|line| line.trim() == word).expect("it is there");
+    let line =
+        text.lines().find(|line| line.trim() == word).expect("the text has a line with the word");
     let blanks = &line[..line.len() - word.len()];
     let lines: Vec<String> = block.lines().map(|line| format!("{blanks}{line}")).collect();
     text.replacen(line, &lines.join("\n"), 1)
@@ -67,7 +68,7 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
     text.replace(old, new)
 }
 
-/// Envoy's configuration as the guide shows it.
+/// Returns Envoy's configuration as the guide shows it.
 fn envoy() -> String {
     with_route(block("yaml", "route:"))
 }
@@ -75,7 +76,7 @@ fn envoy() -> String {
 /// Envoy's configuration as the guide shows it, with this route.
 pub(crate) fn with_route(route: &str) -> String {
     let (filters, clusters) = block("yaml", "http_filters:").split_once("\n\n").unwrap();
-    // On a busy machine it may take longer, and then Envoy does not let pass.
+    // A busy machine may need longer, and with this configuration Envoy rejects requests after a timeout.
     let filters = replaced(filters, "timeout: 0.1s", "timeout: 5s");
     let clusters = replaced(clusters, "8081", "TIDEGATE_PORT");
     let envoy = put(AROUND, "ROUTE", route);
@@ -84,18 +85,18 @@ pub(crate) fn with_route(route: &str) -> String {
 
 fn server() -> Arc<Server> {
     let mut config = config::read(block("toml", "[limits.per-user]"), "guide.toml").unwrap();
-    config.server = place();
+    config.server = grpc_only();
     let clock = ServerClock::Manual(ManualClock::new());
     Server::new(config, None, clock, Snapshot::default())
 }
 
-/// Longer than a descriptor's value may be.
+/// Returns a value that is longer than a descriptor's may be.
 fn long() -> HeaderValue {
     HeaderValue::from_bytes(&[b'a'; TEXT_BYTES_MAX + 1]).unwrap()
 }
 
 #[test]
-fn what_the_guide_shows_works() {
+fn the_guides_configurations_limit_requests() {
     let server = server();
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
@@ -104,18 +105,22 @@ fn what_the_guide_shows_works() {
     let user = || Some(HeaderValue::from_static("alice"));
     let get = || runtime.block_on(envoy.get("guide", "/", user()));
     let (status, ..) = runtime.block_on(envoy.get("guide", "/", Some(long())));
-    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "who sends too much does not pass");
+    assert_eq!(
+        status,
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "a request with a descriptor that is too long is rejected"
+    );
     for _ in 0..20 {
         assert_eq!(get().0, StatusCode::OK);
     }
     let (status, headers, _) = get();
-    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "a search too many for this address");
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "the address has used up its searches");
     assert_eq!(headers["ratelimit-limit"], "20");
     let limits = server.engine.limits();
     let limit = limits.get("per-user").unwrap();
     let look = LimitRequest { limit, key: b"alice", cost: 0 };
     let left = runtime.block_on(server.engine.peek(&look)).unwrap().decision.remaining;
-    assert_eq!(left, 80, "who is denied is charged by nobody");
+    assert_eq!(left, 80, "no limit is charged for a denied request");
 }
 
 #[test]

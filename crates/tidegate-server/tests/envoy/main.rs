@@ -1,7 +1,7 @@
 //! The real Envoy with Tidegate as its rate limit service: decisions, responses to clients, and outages.
 //!
-//! Needs    Envoy, whose path is in `TIDEGATE_ENVOY`. Without it this fails, and does not pretend to have run:
-//!          `cargo xtask peers envoy` installs it and runs this.
+//! Needs    Envoy, with its path in `TIDEGATE_ENVOY`; the tests fail without it. `cargo xtask peers envoy` installs Envoy
+//!          and runs the tests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -31,7 +31,7 @@ use tidegate_server::server::Server;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// Three a minute for each user, and the token that Envoy brings. The clock stands still.
+/// Returns a server with three requests a minute for each user, and a clock that stands still.
 fn server() -> Arc<Server> {
     let mut calls = LimitConfig::new("calls", "3/min fixed".parse().unwrap());
     calls.descriptor = Some(DescriptorConfig {
@@ -45,11 +45,11 @@ fn server() -> Arc<Server> {
         body: "{\"slow\":\"down\"}".to_owned(),
     });
     let clock = ManualClock::at(Timestamp::from_micros(2_222_000_000));
-    let config = Config { server: place(), limits: vec![calls], ..Config::default() };
+    let config = Config { server: grpc_only(), limits: vec![calls], ..Config::default() };
     Server::new(config, None, ServerClock::Manual(clock), Snapshot::default())
 }
 
-/// The daemon as it listens, until it is stopped.
+/// A listening server, until it is stopped.
 struct Tidegate(Option<Running>);
 
 impl Tidegate {
@@ -68,8 +68,8 @@ impl Drop for Tidegate {
     }
 }
 
-/// Somewhere, for gRPC only, with the token that Envoy brings.
-fn place() -> ServerConfig {
+/// Returns settings with a gRPC listener on a free port, and the token that Envoy sends.
+fn grpc_only() -> ServerConfig {
     let grpc = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     let tokens = vec![Token::new("secret")];
     ServerConfig { resp: None, http: None, grpc, admin: None, tokens, ..ServerConfig::default() }
@@ -98,7 +98,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 #[test]
-fn envoy_obeys() {
+fn envoy_enforces_the_decisions() {
     let runtime = Runtime::new().unwrap();
     let upstream = serve_upstream(&runtime);
     let mut tidegate = serve_tidegate(server());
@@ -115,7 +115,11 @@ fn envoy_obeys() {
         assert_eq!(text(&headers, "ratelimit-limit"), "3");
         assert_eq!(text(&headers, "ratelimit-remaining"), remaining);
         assert_eq!(text(&headers, "ratelimit-reset"), "58");
-        assert_eq!(text(&headers, "x-ratelimit-remaining"), remaining, "from the status");
+        assert_eq!(
+            text(&headers, "x-ratelimit-remaining"),
+            remaining,
+            "Envoy computes it from the status"
+        );
     }
     let (status, headers, body) = get("open", "/", b"alice");
     assert_eq!((status, body.as_str()), (StatusCode::TOO_MANY_REQUESTS, "{\"slow\":\"down\"}"));
@@ -127,8 +131,12 @@ fn envoy_obeys() {
     let status = |listener: &str, path: &str, user: &[u8]| get(listener, path, user).0;
     let (ok, denied) = (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(status("strict", "/", b"alice"), denied, "one limit for both listeners");
-    assert_eq!(status("open", "/", b"bob"), ok, "others are counted for themselves");
-    assert_eq!(runtime.block_on(envoy.get("strict", "/", None)).0, ok, "nobody is asked about");
+    assert_eq!(status("open", "/", b"bob"), ok, "each user has its own count");
+    assert_eq!(
+        runtime.block_on(envoy.get("strict", "/", None)).0,
+        ok,
+        "a request without a user is not checked"
+    );
 
     assert_eq!(
         ["/twice", "/twice", "/"].map(|path| status("open", path, b"carol")),
@@ -140,11 +148,11 @@ fn envoy_obeys() {
     );
 
     let odd = [(); 4].map(|()| status("strict", "/", b"\xff\xfe"));
-    assert_eq!(odd, [ok, ok, ok, denied], "an odd byte gets nobody past the limit");
+    assert_eq!(odd, [ok, ok, ok, denied], "bytes that are not UTF-8 do not bypass the limit");
 
     let long = [b'a'; TEXT_BYTES_MAX + 1];
     assert_eq!(status("strict", "/", &long), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(status("open", "/", &long), ok, "what is refused passes where that is meant");
+    assert_eq!(status("open", "/", &long), ok, "this listener lets requests pass after errors");
 
     tidegate.stop();
     assert_eq!(status("open", "/", b"alice"), ok);

@@ -1,9 +1,9 @@
-//! Whatever path Envoy routes to a page is counted by the page's limit, and Envoy forwards no other path, with the settings in the
-//! guide.
+//! With the guide's settings, the limit of a page counts every path that Envoy routes to the page, and Envoy forwards no other
+//! path to it.
 
 use crate::guide::{block, put};
 use crate::proxy::Envoy;
-use crate::{place, serve_tidegate};
+use crate::{grpc_only, serve_tidegate};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -19,7 +19,7 @@ use tidegate_server::server::Server;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// The same routes twice: `open` asks nobody, `limited` asks us.
+/// Two listeners with the same routes: `open` without a rate limit, `limited` with Tidegate's.
 const AROUND: &str = r#"
 admin:
   address: { socket_address: { address: 127.0.0.1, port_value: 0 } }
@@ -145,7 +145,7 @@ fn spellings() -> Vec<String> {
     STARTS.iter().copied().flat_map(with).collect()
 }
 
-/// The page that an upstream takes a path for which decodes, merges and resolves, as nginx and Caddy do.
+/// Returns the path after decoding, merging slashes and resolving dot segments, as an upstream like nginx or Caddy does.
 fn page(path: &str) -> String {
     let mut decoded = String::new();
     let mut rest = path;
@@ -167,13 +167,13 @@ fn page(path: &str) -> String {
             segment => segments.push(segment),
         }
     }
-    // A slash at the end means something to them.
+    // nginx and Caddy keep a slash at the end.
     let ends_in_slash =
         decoded.rsplit('/').next().is_some_and(|last| matches!(last, "" | "." | ".."));
     format!("/{}{}", segments.join("/"), if ends_in_slash { "/" } else { "" })
 }
 
-/// Says by which path it was asked.
+/// Starts an upstream whose response body is the path of the request.
 fn serve_echo(runtime: &Runtime) -> SocketAddr {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
@@ -189,7 +189,7 @@ fn serve_echo(runtime: &Runtime) -> SocketAddr {
     address
 }
 
-/// One login a day.
+/// Returns a server that admits one login a day.
 fn server() -> Arc<Server> {
     let mut login = LimitConfig::new("login", "1/day".parse().unwrap());
     let value = Some(Pattern("login".to_owned()));
@@ -198,7 +198,7 @@ fn server() -> Arc<Server> {
         entries: vec![DescriptorPart { key: "page".to_owned(), value }],
         replaces: Vec::new(),
     });
-    let config = Config { server: place(), limits: vec![login], ..Config::default() };
+    let config = Config { server: grpc_only(), limits: vec![login], ..Config::default() };
     Server::new(config, None, ServerClock::Manual(ManualClock::new()), Snapshot::default())
 }
 
@@ -218,7 +218,11 @@ fn no_spelling_of_a_route_gets_past_its_limit() {
         if is_login {
             names.push(path);
         } else if status == 200 {
-            assert_ne!(page(&body), "/login", "{path} is handed on as {body}, and not counted");
+            assert_ne!(
+                page(&body),
+                "/login",
+                "Envoy forwards {path} as {body} without counting it"
+            );
             elsewhere += 1;
         }
     }

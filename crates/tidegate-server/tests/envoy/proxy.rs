@@ -15,9 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-/// How often, and how many times, it is looked whether Envoy is there: a minute on a busy machine.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-const LOOKS_MAX: usize = 1_200;
+/// Interval between two attempts to find Envoy's listeners.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of attempts: one minute, for a busy machine.
+const POLLS_MAX: usize = 1_200;
 
 pub(crate) struct Envoy {
     process: Child,
@@ -26,14 +27,15 @@ pub(crate) struct Envoy {
 
 impl Drop for Envoy {
     fn drop(&mut self) {
-        // It may be gone already; then there is nothing to end.
+        // Envoy may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Envoy {
-    /// With this configuration, which has the names of these ports in it. Each name is one Envoy at a time.
+    /// Starts Envoy with this configuration, in which `UPSTREAM_PORT` and `TIDEGATE_PORT` are replaced. At most one Envoy may run
+    /// under each name.
     pub(crate) fn start(
         runtime: &Runtime,
         (name, config): (&str, &str),
@@ -49,7 +51,7 @@ impl Envoy {
         let admin = directory.join(format!("{name}.admin"));
         let listeners = ports.matches("stat_prefix:").count();
         fs::write(&config, ports).unwrap();
-        // A file that an earlier run left behind would name an address where nobody is.
+        // A file of an earlier run would have the address of an Envoy that has ended.
         let _ = fs::remove_file(&admin);
         let process = Command::new(program)
             .arg("--config-path")
@@ -64,9 +66,9 @@ impl Envoy {
         envoy
     }
 
-    /// Envoy takes any free ports, and tells which when it is ready.
+    /// Waits until Envoy is ready, and reads its ports from the admin listener.
     async fn find_listeners(&mut self, admin: &Path, count: usize) {
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             if let Some(status) = self.process.try_wait().unwrap() {
                 panic!("Envoy ended with {status}");
             }
@@ -78,9 +80,9 @@ impl Envoy {
                 self.listeners = listeners;
                 return;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        panic!("Envoy does not come up");
+        panic!("Envoy does not start in time");
     }
 
     pub(crate) async fn get(
@@ -98,7 +100,7 @@ impl Envoy {
 }
 
 impl Envoy {
-    /// With this target as it is, which no client library would send: the status, the head and the body of the answer.
+    /// Sends this request target unchanged, which client libraries do not, and returns the status, head and body.
     pub(crate) async fn get_raw(
         &self,
         listener: &str,
@@ -129,7 +131,7 @@ impl Envoy {
     }
 }
 
-/// The head and the body, if all is there.
+/// Returns the head and the body, if the response is complete.
 fn whole(answer: &[u8]) -> Option<(String, String)> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -141,7 +143,7 @@ fn whole(answer: &[u8]) -> Option<(String, String)> {
 async fn listeners(admin: SocketAddr) -> anyhow::Result<HashMap<String, SocketAddr>> {
     let request = Request::get("/listeners").header("host", "admin").body(Empty::new())?;
     let (_, _, text) = send(admin, request).await?;
-    // A line for each: `name::address`.
+    // Each line is `name::address`.
     let lines = text.lines().filter_map(|line| line.split_once("::"));
     lines.map(|(name, address)| Ok((name.to_owned(), address.parse()?))).collect()
 }

@@ -1,7 +1,7 @@
-//! T51: input that has broken Redis servers.
+//! T51: inputs that have crashed Redis servers.
 
 use crate::harness::{
-    Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start_alone,
+    Peer, array, assert_grew_less, assert_serves, eventually, rss_bytes, secs, start_exclusive,
 };
 use std::io::{Read, Write};
 use tidegate_server::config::Token;
@@ -52,42 +52,42 @@ fn hostile() -> Vec<Vec<u8>> {
 
 // T51
 #[test]
-fn no_input_breaks_the_server() {
+fn no_input_crashes_the_server() {
     for tokens in [Vec::new(), vec![Token::new("hush")]] {
         let has_tokens = !tokens.is_empty();
-        let running = start_alone(|config| config.server.tokens = tokens);
+        let running = start_exclusive(|config| config.server.tokens = tokens);
         let before = rss_bytes();
         let mut others = Vec::new();
         for bytes in hostile() {
             for cut in [bytes.len(), bytes.len() / 2] {
                 let mut peer = Peer::resp(&running);
                 peer.0.set_write_timeout(Some(secs(2))).unwrap();
-                peer.say(&bytes[..cut]);
+                peer.send(&bytes[..cut]);
                 others.push(peer);
             }
-            let said = Peer::resp(&running).ask("PING");
+            let reply = Peer::resp(&running).ask("PING");
             assert!(
-                if has_tokens { said.starts_with("-NOAUTH") } else { said == "+PONG" },
-                "{said}"
+                if has_tokens { reply.starts_with("-NOAUTH") } else { reply == "+PONG" },
+                "{reply}"
             );
         }
         assert_grew_less(before, 64 << 20);
         drop(others);
         let open = || running.server.status.connections.sum();
-        eventually("all are gone", secs(10), || open() == 0);
+        eventually("all connections are closed", secs(10), || open() == 0);
         running.stop().expect("no worker has panicked");
     }
 }
 
 // T51
 #[test]
-fn an_unauthenticated_client_cannot_make_many_words_of_few_bytes() {
-    let running = start_alone(|config| config.server.tokens = vec![Token::new("hush")]);
+fn an_unauthenticated_command_has_few_arguments_and_bytes() {
+    let running = start_exclusive(|config| config.server.tokens = vec![Token::new("hush")]);
     let line = [&b"x ".repeat(32_000)[..], b"\r\n"].concat();
     let before = rss_bytes();
     let mut peers: Vec<Peer> = (0..100).map(|_| Peer::resp(&running)).collect();
     for peer in &mut peers {
-        peer.say(&line);
+        peer.send(&line);
         assert_eq!(peer.line(), "-ERR Protocol error: unauthenticated multibulk length");
     }
     assert_grew_less(before, 32 << 20);
@@ -95,9 +95,9 @@ fn an_unauthenticated_client_cannot_make_many_words_of_few_bytes() {
         [(10, 1, false), (11, 1, true), (2, 16 << 10, false), (2, (16 << 10) + 1, true)]
     {
         let mut peer = Peer::resp(&running);
-        peer.say(array(&vec![vec![b'x'; bytes].as_slice(); words]));
-        let said = peer.line();
-        assert_eq!(said.starts_with("-ERR Protocol error: unauthenticated"), is_cut, "{said}");
+        peer.send(array(&vec![vec![b'x'; bytes].as_slice(); words]));
+        let reply = peer.line();
+        assert_eq!(reply.starts_with("-ERR Protocol error: unauthenticated"), is_cut, "{reply}");
     }
     running.stop().unwrap();
 }
@@ -105,23 +105,23 @@ fn an_unauthenticated_client_cannot_make_many_words_of_few_bytes() {
 // T51
 #[test]
 fn a_million_commands_at_once_are_answered_one_by_one() {
-    let running = start_alone(|_| ());
+    let running = start_exclusive(|_| ());
     let before = rss_bytes();
     let peer = Peer::resp(&running).0;
     let mut writer = peer.try_clone().unwrap();
-    let asking = std::thread::spawn(move || {
+    let sender = std::thread::spawn(move || {
         let many = b"PING\r\n".repeat(1_000);
         (0..1_000).all(|_| writer.write_all(&many).is_ok())
     });
-    let (mut heard, mut piece) = (0, vec![0; 65_536]);
+    let (mut received, mut piece) = (0, vec![0; 65_536]);
     let mut reader = peer;
-    while heard < 7_000_000 {
-        let read = reader.read(&mut piece).expect("it goes on");
-        assert!(read > 0, "it was cut off after {heard} bytes");
-        heard += read;
+    while received < 7_000_000 {
+        let read = reader.read(&mut piece).expect("the server answers");
+        assert!(read > 0, "the server closed the connection after {received} bytes");
+        received += read;
     }
-    assert!(asking.join().unwrap());
+    assert!(sender.join().unwrap());
     assert_grew_less(before, 32 << 20);
-    serves(&running);
+    assert_serves(&running);
     running.stop().unwrap();
 }

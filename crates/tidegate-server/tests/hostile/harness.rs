@@ -1,4 +1,4 @@
-//! A server and its clients.
+//! Servers for the tests, and helpers for their clients.
 
 pub(crate) use crate::peer::{Directory, PATIENCE, Peer, eventually};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tidegate_server::config::Config;
 use tidegate_server::net::{self, Running};
 use tidegate_server::server::Server;
 
-/// All listeners on free ports, a second for everything, and an end after two.
+/// Returns a configuration with all listeners on free ports, time limits of one second, and a drain of two.
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     let server = &mut config.server;
@@ -27,14 +27,14 @@ pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A server that is tested beside others, or alone in this process: so that memory is its own.
-pub(crate) struct Served {
+/// A server, either beside the servers of other tests or exclusively, so that it alone uses memory and CPU time.
+pub(crate) struct TestServer {
     running: Running,
-    _beside: Option<RwLockReadGuard<'static, ()>>,
-    _alone: Option<Alone>,
+    _shared: Option<RwLockReadGuard<'static, ()>>,
+    _exclusive: Option<ExclusiveGuard>,
 }
 
-static OTHERS: RwLock<()> = RwLock::new(());
+static SERVERS: RwLock<()> = RwLock::new(());
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 fn count_panics() {
@@ -50,7 +50,7 @@ fn count_panics() {
     });
 }
 
-impl Deref for Served {
+impl Deref for TestServer {
     type Target = Running;
 
     fn deref(&self) -> &Running {
@@ -58,8 +58,8 @@ impl Deref for Served {
     }
 }
 
-impl Served {
-    /// Ends it. No worker may have panicked: who serves the others would hide it.
+impl TestServer {
+    /// Stops the server and asserts that no worker has panicked: the other workers would hide the panic from clients.
     pub(crate) fn stop(self) -> anyhow::Result<()> {
         let stopped = self.running.stop();
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a worker has panicked");
@@ -67,14 +67,14 @@ impl Served {
     }
 }
 
-pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Served {
+pub(crate) fn start(change: impl FnOnce(&mut Config)) -> TestServer {
     run(server(change))
 }
 
-/// The same while no other test has a server.
-pub(crate) fn start_alone(change: impl FnOnce(&mut Config)) -> Served {
-    let alone = alone();
-    run_alone(alone, server(change))
+/// Starts a server while no other test has one.
+pub(crate) fn start_exclusive(change: impl FnOnce(&mut Config)) -> TestServer {
+    let guard = exclusive();
+    run_exclusive(guard, server(change))
 }
 
 pub(crate) fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
@@ -84,23 +84,24 @@ pub(crate) fn server(change: impl FnOnce(&mut Config)) -> Arc<Server> {
     Server::new(config, None, ServerClock::system(), Snapshot::default())
 }
 
-pub(crate) fn run(server: Arc<Server>) -> Served {
-    let beside = OTHERS.read().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn run(server: Arc<Server>) -> TestServer {
+    let guard = SERVERS.read().unwrap_or_else(PoisonError::into_inner);
     let running = net::start(server).expect("it listens");
-    Served { running, _beside: Some(beside), _alone: None }
+    TestServer { running, _shared: Some(guard), _exclusive: None }
 }
 
-/// While this is held, no other test has a server.
-pub(crate) type Alone = RwLockWriteGuard<'static, ()>;
+/// A guard: while a test holds it, no other test has a server.
+pub(crate) type ExclusiveGuard = RwLockWriteGuard<'static, ()>;
 
-/// Waits until no other test has a server. To be asked for first: what is made before is seen by who measures.
-pub(crate) fn alone() -> Alone {
-    OTHERS.write().unwrap_or_else(PoisonError::into_inner)
+/// Waits until no other test has a server. Call it before you create anything, because another test may still
+/// measure memory or descriptors.
+pub(crate) fn exclusive() -> ExclusiveGuard {
+    SERVERS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn run_alone(alone: Alone, server: Arc<Server>) -> Served {
+pub(crate) fn run_exclusive(guard: ExclusiveGuard, server: Arc<Server>) -> TestServer {
     let running = net::start(server).expect("it listens");
-    Served { running, _beside: None, _alone: Some(alone) }
+    TestServer { running, _shared: None, _exclusive: Some(guard) }
 }
 
 impl Peer {
@@ -108,13 +109,13 @@ impl Peer {
         Self::new(running.addresses.resp)
     }
 
-    /// Has little room for what it does not read.
-    pub(crate) fn is_narrow(&self) {
+    /// Sets a small receive buffer, so that unread answers soon block the server.
+    pub(crate) fn shrink_receive_buffer(&self) {
         socket2::SockRef::from(&self.0).set_recv_buffer_size(4_096).expect("a socket has one");
     }
 }
 
-/// An array of bulk strings.
+/// Encodes a command as an array of bulk strings.
 pub(crate) fn array(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -125,25 +126,25 @@ pub(crate) fn array(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// One HTTP request and all of its answer.
+/// Sends one HTTP request and returns the whole response.
 pub(crate) fn http(address: Option<SocketAddr>, head: &str, body: &[u8]) -> String {
     let mut peer = Peer::new(address);
     let length = body.len();
     let request = format!("{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-    peer.say([request.as_bytes(), body].concat());
-    String::from_utf8_lossy(&peer.rest().expect("it answers")).into_owned()
+    peer.send([request.as_bytes(), body].concat());
+    String::from_utf8_lossy(&peer.read_to_end().expect("it answers")).into_owned()
 }
 
 pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
-/// Somebody who does no harm is answered.
-pub(crate) fn serves(running: &Running) {
+/// Asserts that the server answers a harmless client.
+pub(crate) fn assert_serves(running: &Running) {
     assert_eq!(Peer::resp(running).ask("PING"), "+PONG");
 }
 
-/// What this process has in memory.
+/// Returns the resident memory of this process.
 pub(crate) fn rss_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
@@ -152,5 +153,5 @@ pub(crate) fn rss_bytes() -> usize {
 
 pub(crate) fn assert_grew_less(before: usize, most: usize) {
     let grown = rss_bytes().saturating_sub(before);
-    assert!(grown <= most, "memory has grown by {grown} bytes, and may by {most}");
+    assert!(grown <= most, "memory has grown by {grown} bytes, more than {most}");
 }

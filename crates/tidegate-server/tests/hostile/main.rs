@@ -1,31 +1,31 @@
 //! Hostile clients, over real sockets on loopback.
 //!
-//! Each test has a server of its own, in this process, with short patience. A comment above a test names its
-//! reliability test (T40 to T59), at the size for every change.
-#![expect(clippy::disallowed_methods, reason = "peers on real sockets take real time")]
-#![expect(clippy::unwrap_used, reason = "what helps a test may fail as a test does")]
-#![expect(clippy::naive_bytecount, reason = "a few bytes are counted")]
+//! Each test starts its own server in this process, with short time limits. A comment above a test names the
+//! reliability test (T40 to T59) that it belongs to. The sizes are small enough to run on every change.
+#![expect(clippy::disallowed_methods, reason = "clients on real sockets take real time")]
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+#![expect(clippy::naive_bytecount, reason = "the tests count bytes in short inputs")]
 
-mod asker;
 mod attack;
+mod attack_cost;
 mod auth;
+mod check_client;
+mod connection_maximum;
 mod corpus;
-mod cost;
-mod cross;
-mod crowd;
-mod flood;
+mod cpu_time;
+mod cross_site;
 mod frames;
 mod harness;
 mod http2;
 mod keys;
+mod latency;
+mod many_slow_clients;
 mod messages;
 mod overload;
-mod pace;
 mod peer;
-mod processor;
 mod reload;
 mod slow;
-mod strangers;
 mod tls;
+mod unauthenticated;
 mod unread;
 mod waiting;

@@ -4,11 +4,12 @@
 //! three times the capacity lowers goodput by less than a fifth, that waiting requests stay in the clients' sockets and cost the
 //! server nothing, and that the effects end with the overload. `waiting.rs` tests requests that wait and are rejected.
 
-use crate::frames::{DATA, PREFACE, SETTINGS, WINDOW_UPDATE, calls, frame, whole};
+use crate::frames::{DATA, PREFACE, SETTINGS, WINDOW_UPDATE, calls, complete_frames, frame};
 use crate::harness::{
-    PATIENCE, Peer, array, assert_grew_less, eventually, rss_bytes, secs, serves, start_alone,
+    PATIENCE, Peer, array, assert_grew_less, assert_serves, eventually, rss_bytes, secs,
+    start_exclusive,
 };
-use crate::pace::{asked_beside, assert_hardly_slower, assert_mostly, p99};
+use crate::latency::{assert_hardly_slower, assert_medians, latencies_during, p99};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,22 +17,24 @@ use std::time::{Duration, Instant};
 use tidegate_server::net::{self, Running};
 
 const PIPELINE: usize = 64;
-/// Of whom each asks as much as it can: three times as many as can be answered.
-const CROWD: usize = 6;
-/// What the server tells who asks over HTTP/2.
+/// Number of clients that send as many requests as they can: together three times the capacity.
+const CLIENTS: usize = 6;
+/// The server's `SETTINGS_MAX_CONCURRENT_STREAMS`.
 const STREAMS_MAX: usize = 1_024;
-const ALONE: Duration = Duration::from_millis(200);
-/// Until as much is asked as can be: what is answered meanwhile does not count.
-const FILLING: Duration = Duration::from_millis(200);
-const CROWDED: Duration = Duration::from_millis(400);
-/// So long waits who asks again.
-const SOON: Duration = Duration::from_millis(250);
-/// How long so many answers take is compared.
-const MANY: f64 = 1e6;
-/// A server that breaks down under load does worse than this.
+/// How long the peak goodput is measured.
+const PEAK_TIME: Duration = Duration::from_millis(200);
+/// Time until the load has reached its maximum: answers in this time do not count.
+const RAMP_UP: Duration = Duration::from_millis(200);
+/// How long the goodput under overload is measured.
+const OVERLOAD_TIME: Duration = Duration::from_millis(400);
+/// Time that a client waits for answers before it retries.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// The tests compare how long this number of answers takes.
+const ANSWERS: f64 = 1e6;
+/// Minimum goodput under overload, as a part of the peak goodput.
 const GOODPUT_MIN: f64 = 0.8;
 
-/// How a wire is asked, and how its answers are counted.
+/// A protocol: its requests, and how to count its answers.
 #[derive(Clone, Copy)]
 enum Wire {
     Resp,
@@ -39,44 +42,45 @@ enum Wire {
     Grpc,
 }
 
-struct Asker {
+struct LoadGenerator {
     wire: Wire,
     address: Option<SocketAddr>,
 }
 
-/// Counts answers in what comes.
+/// Counts answers in received bytes.
 struct Counter {
     wire: Wire,
-    /// What was heard of a frame that is not whole.
+    /// The beginning of an incomplete frame.
     part: Vec<u8>,
 }
 
 impl Counter {
-    fn count(&mut self, heard: &[u8]) -> usize {
+    fn count(&mut self, received: &[u8]) -> usize {
         let mark = match self.wire {
             Wire::Resp => b'*',
             Wire::Http => b'{',
             Wire::Grpc => {
-                self.part.extend_from_slice(heard);
-                let (frames, length) = whole(&self.part);
+                self.part.extend_from_slice(received);
+                let (frames, length) = complete_frames(&self.part);
                 let answers = frames.iter().filter(|frame| frame.kind == DATA).count();
                 self.part.drain(..length);
                 return answers;
             }
         };
-        heard.iter().filter(|byte| **byte == mark).count()
+        received.iter().filter(|byte| **byte == mark).count()
     }
 }
 
-impl Asker {
+impl LoadGenerator {
     fn all(running: &Running) -> [Self; 3] {
         let at = running.addresses;
         [(Wire::Resp, at.resp), (Wire::Http, at.http), (Wire::Grpc, at.grpc)]
             .map(|(wire, address)| Self { wire, address })
     }
 
-    /// A server that kept what it cannot answer yet would keep hundreds of megabytes. Over gRPC a thousand calls of each of
-    /// six peers may be under way in each round, of some kilobytes each, and an allocator keeps what it had for others.
+    /// Returns the maximum memory growth. A server that buffered the requests that it cannot answer yet would need hundreds of
+    /// megabytes. Over gRPC each of six clients may have a thousand calls in flight, of some kilobytes each, and the allocator
+    /// does not return freed memory to the system.
     fn memory_bytes_max(&self) -> usize {
         match self.wire {
             Wire::Resp | Wire::Http => 64 << 20,
@@ -87,15 +91,15 @@ impl Asker {
     fn connect(&self) -> (Peer, Counter) {
         let mut peer = Peer::new(self.address);
         if matches!(self.wire, Wire::Grpc) {
-            // As much as is ever answered may come without our asking for more.
+            // The window is large enough for all answers.
             let window = frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0, 0]);
-            assert!(peer.say([PREFACE, &SETTINGS, &window].concat()));
+            assert!(peer.send([PREFACE, &SETTINGS, &window].concat()));
         }
         (peer, Counter { wire: self.wire, part: Vec::new() })
     }
 
-    /// So many questions; a stream is used once.
-    fn questions(&self, number: usize) -> Vec<u8> {
+    /// Returns pipeline `number` of [`PIPELINE`] requests. gRPC calls need new streams in each pipeline.
+    fn requests(&self, number: usize) -> Vec<u8> {
         match self.wire {
             Wire::Resp => array(&[b"CL.THROTTLE", b"user", b"15", b"30", b"60"]).repeat(PIPELINE),
             Wire::Http => {
@@ -109,97 +113,102 @@ impl Asker {
         }
     }
 
-    /// How many are answered a second to peers of which each asks again when it has been answered.
-    fn peak(&self, peers: usize) -> f64 {
-        rate(peers, Duration::ZERO, ALONE, |until| {
+    /// Returns the answers per second to clients that send the next pipeline after each answered one.
+    fn peak_goodput(&self, peers: usize) -> f64 {
+        rate(peers, Duration::ZERO, PEAK_TIME, |until| {
             let (mut peer, mut counter) = self.connect();
             let mut answered = 0;
             for number in 0.. {
                 if Instant::now() >= until {
                     break;
                 }
-                answered += self.ask(&mut peer, &mut counter, number);
+                answered += self.pipeline(&mut peer, &mut counter, number);
             }
             answered
         })
     }
 
-    /// Asks for some and hears the answers.
-    fn ask(&self, peer: &mut Peer, counter: &mut Counter, number: usize) -> usize {
-        self.try_ask(peer, counter, number).expect("it is answered")
+    /// Sends a pipeline and reads the answers.
+    fn pipeline(&self, peer: &mut Peer, counter: &mut Counter, number: usize) -> usize {
+        self.try_pipeline(peer, counter, number).expect("the client is answered")
     }
 
-    /// The same; nothing if the answers do not come while the peer waits.
-    fn try_ask(&self, peer: &mut Peer, counter: &mut Counter, number: usize) -> Option<usize> {
-        assert!(peer.say(self.questions(number)), "it is taken");
-        let (mut answered, mut heard) = (0, vec![0; 65_536]);
+    /// Sends a pipeline and reads the answers. Returns `None` if they do not arrive before the read timeout.
+    fn try_pipeline(&self, peer: &mut Peer, counter: &mut Counter, number: usize) -> Option<usize> {
+        assert!(peer.send(self.requests(number)), "the server accepts the requests");
+        let (mut answered, mut received) = (0, vec![0; 65_536]);
         while answered < PIPELINE {
-            let read = peer.0.read(&mut heard).ok()?;
-            assert!(read > 0, "it was cut off");
-            answered += counter.count(&heard[..read]);
+            let read = peer.0.read(&mut received).ok()?;
+            assert!(read > 0, "the server closed the connection");
+            answered += counter.count(&received[..read]);
         }
-        assert_eq!(answered, PIPELINE, "nobody is answered twice");
+        assert_eq!(answered, PIPELINE, "no request is answered twice");
         Some(answered)
     }
 
-    /// Asks, and where there is no answer soon, leaves and asks again at once, three times. Tells how often it asked.
-    fn ask_again_and_again(&self) -> usize {
+    /// Sends a pipeline; without an answer within [`RETRY_AFTER`], disconnects and retries immediately, up to three times. Returns the
+    /// number of attempts.
+    fn attempts(&self) -> usize {
         let is_answered = || {
             let (mut peer, mut counter) = self.connect();
-            peer.0.set_read_timeout(Some(SOON)).unwrap();
-            self.try_ask(&mut peer, &mut counter, 0).is_some()
+            peer.0.set_read_timeout(Some(RETRY_AFTER)).unwrap();
+            self.try_pipeline(&mut peer, &mut counter, 0).is_some()
         };
         1 + (0..3).take_while(|_| !is_answered()).count()
     }
 
-    /// Asks like this at four fifths of what it could. Tells when all has been answered at once, after the load is gone.
-    fn recovers(&self, is_gone: &AtomicBool) -> Instant {
+    /// Sends pipelines with retries, at four fifths of the possible rate. Returns the time at which ten in a row were answered
+    /// at the first attempt after the load had ended.
+    fn recovered_at(&self, is_gone: &AtomicBool) -> Instant {
         let (since, mut at_once) = (Instant::now(), 0);
         while at_once < 10 {
-            assert!(since.elapsed() < PATIENCE, "it never recovers");
+            assert!(since.elapsed() < PATIENCE, "the server never recovers");
             let began = Instant::now();
-            let is_at_once = self.ask_again_and_again() == 1 && is_gone.load(Ordering::Relaxed);
+            let is_at_once = self.attempts() == 1 && is_gone.load(Ordering::Relaxed);
             at_once = if is_at_once { at_once + 1 } else { 0 };
             std::thread::park_timeout(began.elapsed() / 4);
         }
         Instant::now()
     }
 
-    /// The same for peers that ask as fast as they can, whatever is answered.
-    fn crowded(&self, peers: usize) -> f64 {
-        rate(peers, FILLING, CROWDED, |until| {
+    /// Returns the answers per second to clients that send as fast as they can without waiting for answers.
+    fn overloaded_goodput(&self, peers: usize) -> f64 {
+        rate(peers, RAMP_UP, OVERLOAD_TIME, |until| {
             let (Peer(mut peer), mut counter) = self.connect();
-            let (asking, answered) = (peer.try_clone().unwrap(), AtomicUsize::new(0));
+            let (writer, answered) = (peer.try_clone().unwrap(), AtomicUsize::new(0));
             std::thread::scope(|scope| {
-                scope.spawn(|| self.ask_without_end(&asking, until, &answered));
-                let (mut heard, mut before) = (vec![0; 65_536], None);
+                scope.spawn(|| self.send_without_end(&writer, until, &answered));
+                let (mut received, mut before) = (vec![0; 65_536], None);
                 while Instant::now() < until {
-                    let read = peer.read(&mut heard).unwrap_or(0);
-                    assert!(read > 0 || Instant::now() >= until, "it was cut off");
+                    let read = peer.read(&mut received).unwrap_or(0);
+                    assert!(
+                        read > 0 || Instant::now() >= until,
+                        "the server closed the connection"
+                    );
                     let so_far =
-                        answered.fetch_add(counter.count(&heard[..read]), Ordering::Relaxed);
-                    if Instant::now() + CROWDED > until {
+                        answered.fetch_add(counter.count(&received[..read]), Ordering::Relaxed);
+                    if Instant::now() + OVERLOAD_TIME > until {
                         before.get_or_insert(so_far);
                     }
                 }
-                // What it still has to say, it need not.
+                // Ends the sending thread, whose remaining requests do not matter.
                 let _ = peer.shutdown(Shutdown::Both);
                 answered.load(Ordering::Relaxed) - before.unwrap_or_default()
             })
         })
     }
 
-    /// Who asks one thing at a time is answered soon beside a crowd.
-    fn hardly_slows(&self, wire: net::Wire, running: &Running) {
-        assert_hardly_slower((wire, running), TIMES_MAX, "a crowd", || {
-            self.crowded(CROWD);
+    /// Asserts that overload slows a client with one request at a time by at most [`TIMES_MAX`].
+    fn assert_hardly_slows(&self, wire: net::Wire, running: &Running) {
+        assert_hardly_slower((wire, running), TIMES_MAX, "overload", || {
+            self.overloaded_goodput(CLIENTS);
         });
     }
 
-    fn ask_without_end(&self, mut peer: &TcpStream, until: Instant, answered: &AtomicUsize) {
+    fn send_without_end(&self, mut peer: &TcpStream, until: Instant, answered: &AtomicUsize) {
         for number in 0.. {
             let is_full = || match self.wire {
-                // HTTP/2 lets nobody ask for more at once.
+                // HTTP/2 limits the number of calls in flight.
                 Wire::Grpc => {
                     (number + 1) * PIPELINE > answered.load(Ordering::Relaxed) + STREAMS_MAX
                 }
@@ -209,8 +218,8 @@ impl Asker {
                 std::thread::park_timeout(Duration::from_millis(1));
             }
             let is_over = Instant::now() >= until;
-            if is_over || peer.write_all(&self.questions(number)).is_err() {
-                // Who listens may wait for an answer to what is not asked any more.
+            if is_over || peer.write_all(&self.requests(number)).is_err() {
+                // The reading thread may wait for answers to requests that were not sent.
                 let _ = peer.shutdown(Shutdown::Both);
                 return;
             }
@@ -218,7 +227,8 @@ impl Asker {
     }
 }
 
-/// What so many do together in a second, told by what each does in this time after the first.
+/// Returns what all clients together do per second. Each does its work for `first`, which does not count, and then for
+/// `time`.
 fn rate(
     peers: usize,
     first: Duration,
@@ -228,7 +238,7 @@ fn rate(
     let since = Instant::now() + first;
     let total: usize = std::thread::scope(|scope| {
         let peers: Vec<_> = (0..peers).map(|_| scope.spawn(|| work(since + time))).collect();
-        peers.into_iter().map(|peer| peer.join().expect("it is answered")).sum()
+        peers.into_iter().map(|peer| peer.join().expect("the client is answered")).sum()
     });
     #[expect(clippy::cast_precision_loss, reason = "it is a rate")]
     let rate = total as f64 / since.elapsed().as_secs_f64();
@@ -238,22 +248,24 @@ fn rate(
 // T47
 #[test]
 fn overload_lowers_goodput_by_less_than_a_fifth() {
-    let running = start_alone(|_| ());
+    let running = start_exclusive(|_| ());
     let before = rss_bytes();
-    for asker in Asker::all(&running) {
-        // Others share the machine and may take it for a while, so each crowd is held against two peers just before it.
-        assert_mostly("goodput", || {
-            let (peak, crowded) = (asker.peak(2), asker.crowded(CROWD));
+    for load in LoadGenerator::all(&running) {
+        // Other processes share the machine, so each overload is compared with the peak measured just before it.
+        assert_medians("goodput", || {
+            let (peak, overloaded) = (load.peak_goodput(2), load.overloaded_goodput(CLIENTS));
             [(
-                Duration::from_secs_f64(MANY / crowded),
-                Duration::from_secs_f64(MANY / (GOODPUT_MIN * peak)),
+                Duration::from_secs_f64(ANSWERS / overloaded),
+                Duration::from_secs_f64(ANSWERS / (GOODPUT_MIN * peak)),
             )]
         });
-        // What nobody has read yet lies in the sockets.
-        assert_grew_less(before, asker.memory_bytes_max());
+        // Requests that wait stay in the clients' sockets.
+        assert_grew_less(before, load.memory_bytes_max());
         let open = || running.server.status.connections.sum();
-        eventually("what nobody waits for is not worked off", secs(5), || open() == 0);
-        serves(&running);
+        eventually("the server does not process requests of closed connections", secs(5), || {
+            open() == 0
+        });
+        assert_serves(&running);
     }
     running.stop().unwrap();
 }
@@ -261,16 +273,17 @@ fn overload_lowers_goodput_by_less_than_a_fifth() {
 // T47
 #[test]
 fn within_5_s_after_an_overload_retries_are_answered_at_once() {
-    let running = start_alone(|_| ());
-    for asker in Asker::all(&running) {
+    let running = start_exclusive(|_| ());
+    for load in LoadGenerator::all(&running) {
         let is_gone = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let again: Vec<_> = (0..4).map(|_| scope.spawn(|| asker.recovers(&is_gone))).collect();
-            asker.crowded(CROWD);
+            let clients: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| load.recovered_at(&is_gone))).collect();
+            load.overloaded_goodput(CLIENTS);
             is_gone.store(true, Ordering::Relaxed);
             let since = Instant::now();
-            for again in again {
-                let took = again.join().expect("it recovers").duration_since(since);
+            for client in clients {
+                let took = client.join().expect("the server recovers").duration_since(since);
                 assert!(took < secs(5), "it took {took:?}");
             }
         });
@@ -278,26 +291,26 @@ fn within_5_s_after_an_overload_retries_are_answered_at_once() {
     running.stop().unwrap();
 }
 
-/// So many times as long as alone may one wait beside who asks for more than can be answered: until each of three has had its
-/// turn on the same worker.
+/// Maximum slowdown of a client with one request at a time during an overload: it waits until each of the three other
+/// clients on its worker has had a turn.
 const TIMES_MAX: u32 = 4;
 
 // T47
 #[test]
 fn a_client_with_one_request_waits_for_turns_and_not_for_whole_pipelines() {
-    let running = start_alone(|_| ());
-    for asker in Asker::all(&running) {
-        match asker.wire {
-            Wire::Resp => asker.hardly_slows(net::Wire::Resp, &running),
-            Wire::Http => asker.hardly_slows(net::Wire::Http, &running),
-            // Calls are answered in the order they come. Who has a thousand under way is waited for, but for no more than that.
-            Wire::Grpc => assert_mostly("gRPC", || {
+    let running = start_exclusive(|_| ());
+    for load in LoadGenerator::all(&running) {
+        match load.wire {
+            Wire::Resp => load.assert_hardly_slows(net::Wire::Resp, &running),
+            Wire::Http => load.assert_hardly_slows(net::Wire::Http, &running),
+            // The server answers calls in the order of their arrival, so a call waits for all calls in flight, but for no more.
+            Wire::Grpc => assert_medians("gRPC", || {
                 let mut rate = 0.0;
-                let took = asked_beside((net::Wire::Grpc, &running), || {
-                    rate = asker.crowded(CROWD);
+                let took = latencies_during((net::Wire::Grpc, &running), || {
+                    rate = load.overloaded_goodput(CLIENTS);
                 });
                 #[expect(clippy::cast_precision_loss, reason = "it is a rate")]
-                let under_way = (CROWD * STREAMS_MAX) as f64;
+                let under_way = (CLIENTS * STREAMS_MAX) as f64;
                 [(p99(&took), Duration::from_secs_f64(3.0 * under_way / rate))]
             }),
         }

@@ -1,4 +1,4 @@
-//! A client that can send anything, and other helpers for tests of servers. The tests of the binary use it too.
+//! A client that can send any bytes, and other helpers for tests of servers. The tests of the binary use them too.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// No test waits longer for anything.
+/// Maximum time that a test waits for one event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A blocking client that says bytes and hears bytes.
+/// A blocking client that sends and receives bytes.
 pub(crate) struct Peer(pub(crate) TcpStream);
 
 impl Peer {
@@ -21,12 +21,12 @@ impl Peer {
         Self(stream)
     }
 
-    /// Who is cut off cannot say everything.
-    pub(crate) fn say(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+    /// Returns whether all bytes were sent; `false` if the server has closed the connection.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.0.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// A line, without its end; empty if there is none.
+    /// Reads one line, without its end; returns an empty string if the connection ends first.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -37,12 +37,12 @@ impl Peer {
     }
 
     pub(crate) fn ask(&mut self, line: &str) -> String {
-        self.say(format!("{line}\r\n"));
+        self.send(format!("{line}\r\n"));
         self.line()
     }
 
-    /// All that comes until the server ends it; `None` if it does not.
-    pub(crate) fn rest(&mut self) -> Option<Vec<u8>> {
+    /// Returns all bytes until the server closes the connection; `None` if it does not within [`PATIENCE`].
+    pub(crate) fn read_to_end(&mut self) -> Option<Vec<u8>> {
         let (mut all, mut piece) = (Vec::new(), [0; 4_096]);
         loop {
             match self.0.read(&mut piece) {
@@ -56,24 +56,28 @@ impl Peer {
         }
     }
 
-    /// How long it takes until the server ends it.
-    pub(crate) fn ended_after(&mut self) -> Duration {
+    /// Waits until the server closes the connection, and returns how long that took.
+    pub(crate) fn time_until_closed(&mut self) -> Duration {
         let since = Instant::now();
-        assert!(self.rest().is_some(), "the server goes on with it");
+        assert!(self.read_to_end().is_some(), "the server keeps the connection open");
         since.elapsed()
     }
 
-    /// Says one byte after the other, with a pause, until it is cut off.
+    /// Sends one byte at a time, with a pause after each, until the server closes the connection. Returns how long that
+    /// took.
     pub(crate) fn drip(&mut self, bytes: &[u8], pause: Duration) -> Duration {
         let since = Instant::now();
         self.0.set_read_timeout(Some(pause)).expect("a socket has one");
         for byte in bytes.iter().cycle() {
-            assert!(since.elapsed() < PATIENCE, "it may drip for ever");
-            if !self.say([*byte]) {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "the server lets the client send byte by byte forever"
+            );
+            if !self.send([*byte]) {
                 break;
             }
-            let mut heard = [0; 256];
-            match self.0.read(&mut heard) {
+            let mut received = [0; 256];
+            match self.0.read(&mut received) {
                 Ok(0) => break,
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
                 _ => {}
@@ -83,7 +87,7 @@ impl Peer {
     }
 }
 
-/// Polls until it holds.
+/// Polls until the condition holds; panics with `what` if it does not hold in time.
 pub(crate) fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + within;
     while !holds() {
@@ -92,7 +96,7 @@ pub(crate) fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -
     }
 }
 
-/// A directory of its own, gone with it.
+/// A temporary directory, removed on drop.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -101,13 +105,13 @@ impl Directory {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tidegate-tests-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("it can be made");
+        std::fs::create_dir_all(&path).expect("the directory is created");
         Self(path)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("it can be written");
+        std::fs::write(&path, text).expect("the file is written");
         path
     }
 }

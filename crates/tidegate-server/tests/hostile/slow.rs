@@ -1,7 +1,7 @@
 //! T44: slow clients.
 
-use crate::frames::{PREFACE, SETTINGS, frame, headers, kinds};
-use crate::harness::{Directory, PATIENCE, Peer, secs, serves, start};
+use crate::frames::{PREFACE, SETTINGS, frame, frame_types, headers};
+use crate::harness::{Directory, PATIENCE, Peer, assert_serves, secs, start};
 use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 use tidegate_server::config::load;
 use tidegate_server::net::Running;
 
-/// A second of patience, one because the server counts whole ones, and two for a busy machine.
+/// One second is the time limit, one is because the server counts whole seconds, and two are for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Runs attackers, while somebody who does no harm asks all the time and is answered in time.
+/// Runs an attack, and asserts that a harmless client is answered in time during it.
 fn meanwhile_others_are_served(running: &Running, attack: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let mut peer = Peer::resp(running);
-            let (mut asked, mut longest) = (0, Duration::ZERO);
-            while !is_over.load(Ordering::Relaxed) || asked < 10 {
+            let (mut requests, mut longest) = (0, Duration::ZERO);
+            while !is_over.load(Ordering::Relaxed) || requests < 10 {
                 let since = Instant::now();
                 assert_eq!(peer.ask("PING"), "+PONG");
                 longest = longest.max(since.elapsed());
-                asked += 1;
+                requests += 1;
                 std::thread::park_timeout(Duration::from_millis(5));
             }
             longest
         });
-        // Even if the attack finds something: nobody would hear of it otherwise.
+        // Also if the attack panicked: the client would go on forever, and the panic would not be reported.
         let attacked = catch_unwind(AssertUnwindSafe(attack));
         is_over.store(true, Ordering::Relaxed);
         if let Err(found) = attacked {
             resume_unwind(found);
         }
-        let longest = other.join().expect("it is served");
-        assert!(longest < secs(2), "somebody waited {longest:?}");
+        let longest = other.join().expect("the client is served");
+        assert!(longest < secs(2), "a client waited {longest:?}");
     });
-    serves(running);
+    assert_serves(running);
 }
 
 // T44
@@ -50,11 +50,11 @@ fn every_listener_closes_a_silent_connection() {
         std::thread::scope(|scope| {
             for address in [at.resp, at.http, at.grpc, at.admin] {
                 scope.spawn(move || {
-                    let took = Peer::new(address).ended_after();
-                    assert!(took < IN_TIME, "{address:?} was patient for {took:?}");
+                    let took = Peer::new(address).time_until_closed();
+                    assert!(took < IN_TIME, "{address:?} closed it only after {took:?}");
                     assert!(
                         took > Duration::from_millis(900),
-                        "{address:?} is too strict: {took:?}"
+                        "{address:?} closed it after {took:?}"
                     );
                 });
             }
@@ -87,10 +87,10 @@ fn a_slow_request_has_no_more_time_than_a_fast_one() {
             for (what, address, first, then) in cases {
                 scope.spawn(move || {
                     let mut peer = Peer::new(address);
-                    assert!(peer.say(first));
+                    assert!(peer.send(first));
                     let then = if then.is_empty() { &PREFACE[3..20] } else { then };
                     let took = peer.drip(then, PAUSE);
-                    assert!(took < IN_TIME, "{what} may drip for {took:?}");
+                    assert!(took < IN_TIME, "{what} may take {took:?}");
                 });
             }
         });
@@ -100,14 +100,14 @@ fn a_slow_request_has_no_more_time_than_a_fast_one() {
 
 // T44
 #[test]
-fn headers_that_never_end_are_not_waited_for() {
+fn a_client_whose_headers_never_end_is_closed_in_time() {
     let running = start(|_| ());
     let mut peer = Peer::new(running.addresses.grpc);
-    peer.say([PREFACE, &SETTINGS, &frame(1, 0, 1, &[0x83])].concat());
-    // Each of these is whole, and the headers are not.
+    peer.send([PREFACE, &SETTINGS, &frame(1, 0, 1, &[0x83])].concat());
+    // Each CONTINUATION frame is complete, and the headers are not.
     let took = peer.drip(&frame(9, 0, 1, &[]), Duration::from_millis(20));
-    assert!(took < IN_TIME, "they may take {took:?}");
-    serves(&running);
+    assert!(took < IN_TIME, "the headers may take {took:?}");
+    assert_serves(&running);
     running.stop().unwrap();
 }
 
@@ -116,18 +116,18 @@ fn headers_that_never_end_are_not_waited_for() {
 fn a_message_that_never_arrives_is_given_up_even_if_the_client_pings() {
     let running = start(|_| ());
     let mut peer = Peer::new(running.addresses.grpc);
-    peer.say([PREFACE, &SETTINGS, &headers(1, false)].concat());
+    peer.send([PREFACE, &SETTINGS, &headers(1, false)].concat());
     let since = Instant::now();
     let ping = frame(6, 0, 0, &[7; 8]);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     peer.0.set_read_timeout(Some(PAUSE)).unwrap();
-    // The stream is answered with headers; everything else is about the connection.
-    while !kinds(&heard).contains(&1) {
+    // Only the answer on the stream has headers; all other frames are about the connection.
+    while !frame_types(&received).contains(&1) {
         assert!(since.elapsed() < IN_TIME, "the stream is still open");
-        assert!(peer.say(&ping), "the connection need not suffer");
+        assert!(peer.send(&ping), "the connection stays open");
         let mut piece = [0; 1_024];
         if let Ok(read) = peer.0.read(&mut piece) {
-            heard.extend_from_slice(&piece[..read]);
+            received.extend_from_slice(&piece[..read]);
         }
     }
     running.stop().unwrap();
@@ -145,16 +145,16 @@ fn an_idle_connection_may_stay_open() {
         for (address, first) in cases {
             scope.spawn(move || {
                 let mut peer = Peer::new(address);
-                peer.say(first);
+                peer.send(first);
                 if address == at.grpc {
-                    // Its settings, and that it has ours; then we have its, to which it says nothing.
-                    let mut heard = Vec::new();
-                    while kinds(&heard).iter().filter(|kind| **kind == 4).count() < 2 {
+                    // The server sends its settings and acknowledges the client's. It does not answer the client's acknowledgement.
+                    let mut received = Vec::new();
+                    while frame_types(&received).iter().filter(|kind| **kind == 4).count() < 2 {
                         let mut byte = [0];
-                        peer.0.read_exact(&mut byte).expect("it answers");
-                        heard.push(byte[0]);
+                        peer.0.read_exact(&mut byte).expect("the server answers");
+                        received.push(byte[0]);
                     }
-                    peer.say(frame(4, 1, 0, &[]));
+                    peer.send(frame(4, 1, 0, &[]));
                 }
                 peer.0.set_read_timeout(Some(Duration::from_millis(3_500))).unwrap();
                 let kind = loop {
@@ -164,7 +164,7 @@ fn an_idle_connection_may_stay_open() {
                         Err(error) => break error.kind(),
                     }
                 };
-                assert_eq!(kind, ErrorKind::WouldBlock, "{address:?} ended it");
+                assert_eq!(kind, ErrorKind::WouldBlock, "{address:?} closed the connection");
             });
         }
     });
@@ -193,16 +193,16 @@ fn a_shutdown_is_clean_and_in_time_with_any_clients() {
         (at.grpc, &open),
     ] {
         let mut peer = Peer::new(address);
-        peer.say(first);
+        peer.send(first);
         peers.push(peer);
     }
-    serves(&running);
+    assert_serves(&running);
     let since = Instant::now();
     running.stop().unwrap();
     let took = since.elapsed();
-    assert!(took < secs(4), "two seconds were given, {took:?} it took");
+    assert!(took < secs(4), "the drain is two seconds, the shutdown took {took:?}");
     for mut peer in peers {
-        assert!(peer.ended_after() < PATIENCE);
+        assert!(peer.time_until_closed() < PATIENCE);
     }
 }
 
@@ -210,42 +210,48 @@ fn a_shutdown_is_clean_and_in_time_with_any_clients() {
 fn an_idle_connection_is_closed_at_once_with_goaway() {
     let running = start(|config| config.server.drain = secs(30));
     let mut grpc = Peer::new(running.addresses.grpc);
-    grpc.say([PREFACE, &SETTINGS].concat());
+    grpc.send([PREFACE, &SETTINGS].concat());
     let mut resp = Peer::resp(&running);
     assert_eq!(resp.ask("PING"), "+PONG");
     let since = Instant::now();
     running.stop().unwrap();
     assert!(since.elapsed() < secs(4), "{:?}", since.elapsed());
-    assert_eq!(resp.rest(), Some(Vec::new()));
-    let heard = grpc.rest().expect("it ends");
-    assert!(kinds(&heard).contains(&7), "GOAWAY: {heard:?}");
+    assert_eq!(resp.read_to_end(), Some(Vec::new()));
+    let received = grpc.read_to_end().expect("the server closes the connection");
+    assert!(frame_types(&received).contains(&7), "GOAWAY: {received:?}");
 }
 
-/// Longer than a second of patience, one because the server counts whole ones, and one more.
+/// Longer than the time limit of one second, plus one because the server counts whole seconds, plus one.
 const WAIT: &str = "4s";
 
 // T44
 #[test]
-fn a_request_that_a_rule_makes_wait_is_not_overdue() {
+fn the_time_limit_of_a_request_does_not_count_the_wait_of_its_rule() {
     let directory = Directory::new();
-    let rule = format!("[limits.line]\nrule = \"1/{WAIT} queue capacity 5\"\n");
-    let limits = load(&directory.write("tidegate.toml", &rule)).expect("it is good").limits;
+    let rule = format!("[limits.queue]\nrule = \"1/{WAIT} queue capacity 5\"\n");
+    let limits = load(&directory.write("tidegate.toml", &rule)).expect("the file is valid").limits;
     let running = start(|config| config.limits = limits);
     let http_at = running.addresses.http;
     std::thread::scope(|scope| {
-        // By the plain way, and by hyper's: a connection that is to be closed is hyper's.
+        // The server decodes plain requests itself and leaves those with `Connection: close` to hyper.
         for (key, fields) in [("plain", ""), ("other", "connection: close\r\n")] {
             scope.spawn(move || {
                 let head = format!(
-                    "GET /v1/authorize?limit=line&key={key} HTTP/1.1\r\nhost: localhost\r\n"
+                    "GET /v1/authorize?limit=queue&key={key} HTTP/1.1\r\nhost: localhost\r\n"
                 );
                 let ask = || {
                     let mut peer = Peer::new(http_at);
-                    peer.say(format!("{head}{fields}\r\n"));
+                    peer.send(format!("{head}{fields}\r\n"));
                     peer
                 };
-                assert!(ask().line().starts_with("HTTP/1.1 204"), "{key}: the first need not wait");
-                assert!(ask().line().starts_with("HTTP/1.1 204"), "{key}: it was cut off");
+                assert!(
+                    ask().line().starts_with("HTTP/1.1 204"),
+                    "{key}: the first request does not wait"
+                );
+                assert!(
+                    ask().line().starts_with("HTTP/1.1 204"),
+                    "{key}: the second request is answered after its wait"
+                );
             });
         }
     });
@@ -262,10 +268,10 @@ fn an_idle_connection_is_closed_after_the_idle_time() {
         for (address, first) in [(at.resp, "PING\r\n"), (at.http, http), (at.admin, http)] {
             scope.spawn(move || {
                 let mut peer = Peer::new(address);
-                assert!(peer.say(first));
+                assert!(peer.send(first));
                 assert!(!peer.line().is_empty(), "{address:?} answers");
-                let took = peer.ended_after();
-                assert!(took < IN_TIME, "{address:?} was patient for {took:?}");
+                let took = peer.time_until_closed();
+                assert!(took < IN_TIME, "{address:?} closed it only after {took:?}");
             });
         }
     });

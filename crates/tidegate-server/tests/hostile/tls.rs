@@ -1,7 +1,7 @@
-//! TLS and client certificates. The tests make the certificates.
+//! TLS and client certificates. The tests create the certificates.
 
-use crate::frames::{DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, call, stream, whole};
-use crate::harness::{Directory, PATIENCE, Peer, Served, config, run, secs, start, status};
+use crate::frames::{DATA, END_STREAM, HEADERS, PREFACE, SETTINGS, call, complete_frames, stream};
+use crate::harness::{Directory, PATIENCE, Peer, TestServer, config, run, secs, start, status};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -14,45 +14,47 @@ use tidegate_server::clock::ServerClock;
 use tidegate_server::config::{Config, TlsConfig, Token, load, read};
 use tidegate_server::server::Server;
 
-/// An authority, and what it has signed.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names are good names");
+        let mut params =
+            CertificateParams::new(Vec::new()).expect("a certificate may have no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("there is randomness");
-        Self(CertifiedIssuer::self_signed(params, key).expect("it can sign"))
+        let key = KeyPair::generate().expect("the system has randomness");
+        Self(CertifiedIssuer::self_signed(params, key).expect("the authority can sign"))
     }
 
     fn certificate(&self) -> (String, String) {
-        let key = KeyPair::generate().expect("there is randomness");
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a good name");
-        let signed = params.signed_by(&key, &self.0).expect("it can sign");
+        let key = KeyPair::generate().expect("the system has randomness");
+        let params =
+            CertificateParams::new(vec!["localhost".to_owned()]).expect("the name is valid");
+        let signed = params.signed_by(&key, &self.0).expect("the authority can sign");
         (signed.pem(), key.serialize_pem())
     }
 
     fn client(&self, certificate: Option<&(String, String)>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.0.der().clone()).expect("it is one");
+        roots.add(self.0.der().clone()).expect("the certificate is valid");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .expect("there are versions")
+            .expect("TLS versions are supported")
             .with_root_certificates(roots);
         Arc::new(match certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is a key");
-                let chain = vec![certificate.expect("it is one")];
-                builder.with_client_auth_cert(chain, key).expect("they go together")
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("the key is valid");
+                let chain = vec![certificate.expect("the certificate is valid")];
+                builder.with_client_auth_cert(chain, key).expect("the certificate matches the key")
             }
         })
     }
 }
 
-/// Writes a new certificate and its key, and returns what names them.
+/// Writes a new certificate and its key, and returns the settings that name the files.
 fn renew(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> String {
     let (cert, key) = authority.certificate();
     directory.write("cert.pem", &cert);
@@ -67,16 +69,16 @@ fn renew(authority: &Authority, directory: &Directory, clients: Option<&Authorit
 fn files(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> TlsConfig {
     let text = format!("[server.tls]\n{}", renew(authority, directory, clients));
     let file = directory.0.join("tls.toml").display().to_string();
-    read(&text, &file).expect("it is good").server.tls.expect("it has TLS")
+    read(&text, &file).expect("the file is valid").server.tls.expect("the file configures TLS")
 }
 
-/// A certificate of an authority of its own, in a directory of its own.
+/// Returns settings with a certificate of a new authority, in a new directory.
 pub(crate) fn tls(client_ca: bool) -> TlsConfig {
     let (authority, directory) = (Authority::new(), Directory::new());
     files(&authority, &directory, client_ca.then_some(&authority))
 }
 
-fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> Served {
+fn serve(authority: &Authority, directory: &Directory, clients: Option<&Authority>) -> TestServer {
     start(|config| config.server.tls = Some(files(authority, directory, clients)))
 }
 
@@ -84,19 +86,19 @@ fn connect(
     address: Option<SocketAddr>,
     client: Arc<ClientConfig>,
 ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
-    let stream = TcpStream::connect(address.expect("it listens"))?;
+    let stream = TcpStream::connect(address.expect("the server listens"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let name = ServerName::try_from("localhost").expect("a good name");
-    let connection = ClientConnection::new(client, name).expect("it is configured");
+    let name = ServerName::try_from("localhost").expect("the name is valid");
+    let connection = ClientConnection::new(client, name).expect("the configuration is valid");
     Ok(StreamOwned::new(connection, stream))
 }
 
 fn ping(resp: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Result<String> {
     let mut stream = connect(resp, client)?;
     stream.write_all(b"PING\r\n")?;
-    let mut said = [0; 7];
-    stream.read_exact(&mut said)?;
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
 }
 
 #[test]
@@ -107,18 +109,18 @@ fn resp_works_over_tls_and_plain_clients_get_no_answer() {
     let others = Authority::new();
     assert!(
         ping(running.addresses.resp, others.client(None)).is_err(),
-        "an unknown authority was believed"
+        "the client accepted a certificate of an unknown authority"
     );
     let mut plain = Peer::resp(&running);
-    plain.say("PING\r\n");
-    let heard = plain.rest().expect("it is cut off");
-    assert!(!heard.windows(4).any(|word| word == b"PONG"), "{heard:?}");
+    plain.send("PING\r\n");
+    let received = plain.read_to_end().expect("the server closes the connection");
+    assert!(!received.windows(4).any(|word| word == b"PONG"), "{received:?}");
     running.stop().unwrap();
 }
 
 // T44
 #[test]
-fn an_incomplete_handshake_is_given_up() {
+fn an_incomplete_handshake_is_aborted_in_time() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = start(|config| {
         config.server.tls = Some(files(&authority, &directory, None));
@@ -128,11 +130,11 @@ fn an_incomplete_handshake_is_given_up() {
     std::thread::scope(|scope| {
         for address in [at.resp, at.http, at.grpc, at.admin] {
             scope.spawn(move || {
-                // A record that says it is a long handshake, and then one byte and another.
+                // The header of a long handshake record, and then single bytes.
                 let mut peer = Peer::new(address);
-                peer.say([22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+                peer.send([22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
                 let took = peer.drip(&[0], std::time::Duration::from_millis(200));
-                assert!(took < secs(4), "it may take {took:?}");
+                assert!(took < secs(4), "the handshake may take {took:?}");
             });
         }
     });
@@ -153,36 +155,37 @@ fn http_works_over_tls_with_many_requests_and_ends_with_close_notify() {
     );
     stream.write_all(ask.repeat(100).as_bytes()).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).expect("it says goodbye as TLS has it");
-    assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), 101, "{heard}");
+    let mut received = String::new();
+    stream.read_to_string(&mut received).expect("the server ends the stream with close_notify");
+    assert_eq!(received.matches("HTTP/1.1 200 OK\r\n").count(), 101, "{received}");
     running.stop().unwrap();
 }
 
-/// Asks Envoy's question over TLS, and tells whether it was answered with a message.
+/// Sends a call of the rate limit service over TLS, and returns whether the answer has a message.
 fn ask_grpc(grpc: Option<SocketAddr>, client: &ClientConfig) -> std::io::Result<bool> {
     let mut client = client.clone();
     client.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
     let mut tls = connect(grpc, Arc::new(client))?;
     tls.write_all(&[PREFACE, &SETTINGS, &call(stream(0))].concat())?;
-    let (mut heard, mut piece) = (Vec::new(), [0; 4_096]);
+    let (mut received, mut piece) = (Vec::new(), [0; 4_096]);
     loop {
         match tls.read(&mut piece)? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => heard.extend_from_slice(&piece[..count]),
+            count => received.extend_from_slice(&piece[..count]),
         }
         assert_eq!(tls.conn.alpn_protocol(), Some(&b"h2"[..]));
-        let ours = whole(&heard).0.into_iter().filter(|head| head.stream == stream(0));
-        let ours: Vec<_> = ours.collect();
+        let frames =
+            complete_frames(&received).0.into_iter().filter(|head| head.stream == stream(0));
+        let frames: Vec<_> = frames.collect();
         let is_over =
             |kind: u8, flags: u8| [DATA, HEADERS].contains(&kind) && flags & END_STREAM > 0;
-        if ours.iter().any(|head| is_over(head.kind, head.flags)) {
-            return Ok(ours.iter().any(|head| head.kind == DATA));
+        if frames.iter().any(|head| is_over(head.kind, head.flags)) {
+            return Ok(frames.iter().any(|head| head.kind == DATA));
         }
     }
 }
 
-/// Asks for a check over TLS, and tells the status.
+/// Sends a check over TLS and returns the status.
 fn ask_http(http: Option<SocketAddr>, client: Arc<ClientConfig>) -> std::io::Result<String> {
     let body = r#"{"rule":"1000/s","key":"a"}"#;
     let head = format!(
@@ -202,12 +205,12 @@ fn grpc_works_over_tls_and_other_protocols_do_not() {
     let (authority, directory) = (Authority::new(), Directory::new());
     let running = serve(&authority, &directory, None);
     let (at, client) = (running.addresses.grpc, authority.client(None));
-    assert!(ask_grpc(at, &client).unwrap(), "it answers with a message");
+    assert!(ask_grpc(at, &client).unwrap(), "the server answers with a message");
     assert!(ask_grpc(at, &Authority::new().client(None)).is_err(), "an unknown authority");
     let mut other = ClientConfig::clone(&client);
     other.alpn_protocols = vec![b"http/1.1".to_vec()];
     let mut tls = connect(at, Arc::new(other)).unwrap();
-    assert!(tls.write_all(PREFACE).is_err(), "there is no HTTP/1 here");
+    assert!(tls.write_all(PREFACE).is_err(), "the gRPC listener does not accept HTTP/1");
     running.stop().unwrap();
 }
 
@@ -228,7 +231,7 @@ fn every_listener_that_needs_a_certificate_refuses_clients_without_one() {
     running.stop().unwrap();
 }
 
-/// The status of what is asked of the operator's listener over TLS.
+/// Sends a request to the admin listener over TLS and returns the status.
 fn admin(at: SocketAddr, client: Arc<ClientConfig>, head: &str) -> std::io::Result<String> {
     let mut stream = connect(Some(at), client)?;
     stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
@@ -237,12 +240,12 @@ fn admin(at: SocketAddr, client: Arc<ClientConfig>, head: &str) -> std::io::Resu
     Ok(status(&answer).to_owned())
 }
 
-/// All interfaces; tests come by loopback's.
+/// All interfaces; the tests connect through loopback.
 const EVERYWHERE: Option<SocketAddr> =
     Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 
-fn here(address: Option<SocketAddr>) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], address.expect("it listens").port()))
+fn loopback(address: Option<SocketAddr>) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], address.expect("the server listens").port()))
 }
 
 #[test]
@@ -252,23 +255,30 @@ fn with_a_certificate_the_admin_listener_needs_neither_token_nor_loopback() {
         config.server.admin = EVERYWHERE;
         config.server.admin_tls = Some(files(&authority, &directory, Some(&clients)));
     });
-    let at = here(running.addresses.admin);
+    let at = loopback(running.addresses.admin);
     let (good, foreign) = (clients.certificate(), Authority::new().certificate());
     let metrics = "GET /metrics HTTP/1.1\r\nHost: tidegate.example:9091";
     let answer = admin(at, authority.client(Some(&good)), metrics);
-    assert_eq!(answer.unwrap(), "200", "by whatever name");
+    assert_eq!(answer.unwrap(), "200", "any host name is accepted");
     for head in [metrics, "GET /livez HTTP/1.1\r\nHost: localhost"] {
         assert!(admin(at, authority.client(None), head).is_err(), "without a certificate");
-        assert!(admin(at, authority.client(Some(&foreign)), head).is_err(), "with another's");
+        assert!(
+            admin(at, authority.client(Some(&foreign)), head).is_err(),
+            "with a certificate of an unknown authority"
+        );
     }
     let other_site = "POST /v1/reload HTTP/1.1\r\nHost: a.example\r\nOrigin: https://evil.example";
     let answer = admin(at, authority.client(Some(&good)), other_site);
     assert_eq!(answer.unwrap(), "403", "a page in the operator's browser has the certificate too");
     let mut plain = Peer::new(Some(at));
-    plain.say("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let heard = plain.rest().expect("it is cut off");
-    assert!(!heard.starts_with(b"HTTP"), "{heard:?}");
-    assert_eq!(Peer::resp(&running).ask("PING"), "+PONG", "the others are as they were");
+    plain.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let received = plain.read_to_end().expect("the server closes the connection");
+    assert!(!received.starts_with(b"HTTP"), "{received:?}");
+    assert_eq!(
+        Peer::resp(&running).ask("PING"),
+        "+PONG",
+        "the RESP listener still needs no certificate"
+    );
     running.stop().unwrap();
 }
 
@@ -282,10 +292,10 @@ fn clients_with_a_certificate_need_no_token_also_after_a_reload() {
     let file = Some(directory.write("t.toml", "[limits.new]\nrule = \"1/s\"\n"));
     let server = Server::new(config, file, ServerClock::system(), Snapshot::default());
     let running = run(server);
-    let (resp, good) = (Some(here(running.addresses.resp)), clients.certificate());
+    let (resp, good) = (Some(loopback(running.addresses.resp)), clients.certificate());
     assert!(ping(resp, authority.client(None)).is_err(), "without a certificate");
     assert_eq!(ping(resp, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
-    running.server.reload().expect("nothing is opened by it");
+    running.server.reload().expect("the server still requires certificates");
     assert!(running.server.engine.limits().get("new").is_some());
     assert!(ping(resp, authority.client(None)).is_err(), "without a certificate");
     running.stop().unwrap();
@@ -307,7 +317,7 @@ fn a_certificate_does_not_replace_the_admin_token() {
 }
 
 #[test]
-fn a_client_without_a_necessary_certificate_is_refused() {
+fn resp_clients_without_a_required_certificate_are_refused() {
     let (authority, clients, directory) = (Authority::new(), Authority::new(), Directory::new());
     let running = serve(&authority, &directory, Some(&clients));
     let good = clients.certificate();
@@ -315,16 +325,16 @@ fn a_client_without_a_necessary_certificate_is_refused() {
     assert!(ping(running.addresses.resp, authority.client(None)).is_err(), "without a certificate");
     assert!(
         ping(running.addresses.resp, authority.client(Some(&foreign))).is_err(),
-        "with another's"
+        "with a certificate of an unknown authority"
     );
     assert_eq!(ping(running.addresses.resp, authority.client(Some(&good))).unwrap(), "+PONG\r\n");
     running.stop().unwrap();
 }
 
-/// A server whose listeners all speak TLS, as its file says.
-fn serve_file(directory: &Directory, text: &str) -> Served {
+/// Starts a server with this file, whose listeners all use TLS.
+fn serve_file(directory: &Directory, text: &str) -> TestServer {
     let file = directory.write("t.toml", text);
-    let Config { server, limits, sources, .. } = load(&file).expect("it is good");
+    let Config { server, limits, sources, .. } = load(&file).expect("the file is valid");
     let mut config = config();
     (config.server.tls, config.server.admin_tls) = (server.tls, server.admin_tls);
     (config.server.admin_token, config.limits, config.sources) =
@@ -338,14 +348,17 @@ fn with_tls(tables: &str, rest: &str) -> String {
     format!("[server]\n{free}[server.tls]\n{tables}\n[server.admin_tls]\n{tables}\n{rest}")
 }
 
-/// Whether each listener shows a certificate of this authority: RESP, HTTP, gRPC and the admin's.
-fn shown(at: tidegate_server::net::Addresses, client: &Arc<ClientConfig>) -> [bool; 4] {
+/// Returns whether each listener has a certificate of this authority: RESP, HTTP, gRPC and admin.
+fn accepted_certificates(
+    at: tidegate_server::net::Addresses,
+    client: &Arc<ClientConfig>,
+) -> [bool; 4] {
     let live = "GET /livez HTTP/1.1\r\nHost: localhost";
     [
         ping(at.resp, Arc::clone(client)).is_ok(),
         ask_http(at.http, Arc::clone(client)).is_ok(),
         ask_grpc(at.grpc, client).is_ok(),
-        admin(at.admin.expect("it listens"), Arc::clone(client), live).is_ok(),
+        admin(at.admin.expect("the server listens"), Arc::clone(client), live).is_ok(),
     ]
 }
 
@@ -356,7 +369,10 @@ fn a_reload_replaces_certificates_and_closes_no_connection() {
     let running = serve_file(&directory, &text);
     let (old, new) = (before.client(None), after.client(None));
     assert_eq!(
-        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        (
+            accepted_certificates(running.addresses, &old),
+            accepted_certificates(running.addresses, &new)
+        ),
         ([true; 4], [false; 4])
     );
     let mut open = connect(running.addresses.resp, Arc::clone(&old)).unwrap();
@@ -364,13 +380,16 @@ fn a_reload_replaces_certificates_and_closes_no_connection() {
         || open.write_all(b"PING\r\n").and_then(|()| open.read_exact(&mut [0; 7])).is_ok();
     assert!(still());
     renew(&after, &directory, None);
-    let needs_restart = running.server.reload().expect("they go together");
+    let needs_restart = running.server.reload().expect("the certificate matches the key");
     assert!(needs_restart.is_empty(), "{needs_restart:?}");
     assert_eq!(
-        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        (
+            accepted_certificates(running.addresses, &old),
+            accepted_certificates(running.addresses, &new)
+        ),
         ([false; 4], [true; 4])
     );
-    assert!(still(), "who is in stays");
+    assert!(still(), "an open connection stays open");
     running.stop().unwrap();
 }
 
@@ -386,16 +405,16 @@ fn a_reload_with_invalid_certificates_changes_nothing_and_says_why() {
         [("garbage", "cert.pem has no certificate"), (&*other, "key.pem is not the key")]
     {
         directory.write("cert.pem", certificate);
-        let refused = running.server.reload().expect_err("it is refused").to_string();
+        let refused = running.server.reload().expect_err("the reload fails").to_string();
         assert!(refused.contains(why) && refused.contains("t.toml:"), "{refused}");
-        assert_eq!(shown(running.addresses, &authority.client(None)), [true; 4]);
+        assert_eq!(accepted_certificates(running.addresses, &authority.client(None)), [true; 4]);
         assert!(
             running.server.engine.limits().get("new").is_none(),
-            "nothing of the file is in force"
+            "no part of the new file is active"
         );
     }
     directory.write("cert.pem", &good);
-    running.server.reload().expect("it is good again");
+    running.server.reload().expect("the files are valid again");
     assert!(running.server.engine.limits().get("new").is_some());
     running.stop().unwrap();
 }
@@ -409,13 +428,19 @@ fn a_reload_replaces_the_authorities_for_client_certificates() {
     let old = authority.client(Some(&before.certificate()));
     let new = authority.client(Some(&after.certificate()));
     assert_eq!(
-        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        (
+            accepted_certificates(running.addresses, &old),
+            accepted_certificates(running.addresses, &new)
+        ),
         ([true; 4], [false; 4])
     );
     directory.write("clients.pem", &after.0.pem());
-    running.server.reload().expect("it is an authority");
+    running.server.reload().expect("the file has a certificate authority");
     assert_eq!(
-        (shown(running.addresses, &old), shown(running.addresses, &new)),
+        (
+            accepted_certificates(running.addresses, &old),
+            accepted_certificates(running.addresses, &new)
+        ),
         ([false; 4], [true; 4])
     );
     running.stop().unwrap();
@@ -430,11 +455,14 @@ fn only_a_restart_turns_client_certificates_on_or_off() {
     for (before, after, is_asked) in [(&with, &without, true), (&without, &with, false)] {
         let running = serve_file(&directory, before);
         directory.write("t.toml", after);
-        let needs_restart = running.server.reload().expect("the file is good");
+        let needs_restart = running.server.reload().expect("the file is valid");
         assert_eq!(needs_restart, ["tls", "admin_tls"]);
-        let stranger = shown(running.addresses, &authority.client(None));
-        assert_eq!(stranger, [!is_asked; 4], "as at the start");
-        assert_eq!(shown(running.addresses, &authority.client(Some(&good))), [true; 4]);
+        let anonymous = accepted_certificates(running.addresses, &authority.client(None));
+        assert_eq!(anonymous, [!is_asked; 4], "client certificates are required as at the start");
+        assert_eq!(
+            accepted_certificates(running.addresses, &authority.client(Some(&good))),
+            [true; 4]
+        );
         running.stop().unwrap();
     }
 }

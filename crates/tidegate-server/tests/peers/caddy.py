@@ -1,4 +1,4 @@
-"""Caddy: `forward_auth` as docs/guide/http.md shows it, in front of an application."""
+"""Caddy: the `forward_auth` configuration of docs/guide/http.md, in front of an application."""
 
 import json
 import os
@@ -39,19 +39,19 @@ CADDY = """
 }
 """
 
-# What Go takes for a URL without a path, and asks about in whatever words its client chose.
+# Request targets that Go parses as a URL without a path, and that Caddy forwards as the client wrote them.
 OPAQUE = [
     b"x:http://h/", b"x:http://h/login", b"x:http://h/?page=login", b"x:http://h/openapi.json", b"x:http://h/v1/authorize",
     b"x:http://h/v1/explain", b"x:http://127.0.0.1/", b"x:x:http://h/", b"x:h:80", b"x:*", b"http:login", b"x:?/login",
 ]  # fmt: skip
 
-# The page that a client gets to with such a target too.
+# A page that a client also reaches with such a target.
 ANY = f"""
     respond "{PAGE.decode()}"
 }}
 """
 
-# The page that has many names.
+# A page that clients can reach by many spellings of its path.
 LOGIN = f"""
     handle /login {{
         respond "{PAGE.decode()}"
@@ -64,7 +64,7 @@ LOGIN = f"""
 
 
 def shown(port, server, app):
-    """What the guide shows, with the places where they are."""
+    """Returns the guide's configuration with the addresses of these servers."""
     places = {
         "app.example.org": f"http://127.0.0.1:{port}",
         "127.0.0.1:8080": f"127.0.0.1:{server.http}",
@@ -97,21 +97,21 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         expect("another path", [get(port, "/free", x_user="alice")[0] for _ in range(5)], [200] * 5)
         for spoof in SPOOFS:
             spoofed = [get(port, "/limited/page", x_user=str(spoof), **spoof)[0] for _ in range(4)]
-            expect("nobody chooses the request that is limited", spoofed, [200] * 3 + [429])
+            expect("no client chooses the request that is limited", spoofed, [200] * 3 + [429])
         query = [get(port, "/limited/page?limit=users&key=somebody&from=x-original", x_user="eve")[0] for _ in range(4)]
-        expect("nobody chooses the limit", query, [200] * 3 + [429])
+        expect("no client chooses the limit", query, [200] * 3 + [429])
         before = app.greeted
         shop = [get(port, "/shop", x_user="alice") for _ in range(4)]
         statuses = [status for status, _, _ in shop]
-        expect("a fallback lets nobody through", (statuses, app.greeted - before), ([200] * 2 + [429] * 2, 2))
+        expect("a fallback lets no request through", (statuses, app.greeted - before), ([200] * 2 + [429] * 2, 2))
         status, headers, body = shop[-1]
-        expect("its body is given", (headers["content-type"], body), ("application/json", b"[]"))
+        expect("the client gets the body of the fallback", (headers["content-type"], body), ("application/json", b"[]"))
         site = [get(port, "/site", x_original_host="a", x_forwarded_host="free.example.org")[0] for _ in range(3)]
         expect("the host", site, [200, 200, 429])
         server.process.kill()
-        expect("nobody to ask", get(port, "/limited/page", x_user="carol")[0], 502)
+        expect("the server is down", get(port, "/limited/page", x_user="carol")[0], 502)
 
-# Where tokens are needed, only who brings one is answered; what the client brings is none.
+# With tokens, the server answers Caddy only if Caddy sends one; a token from the client does not count.
 with tidegate(TOKENS + CONFIG) as server, application() as app:
     line = guide("http.md", "text", "Authorization")
     for change, statuses in ({}, [401] * 4), ({"header_up Host": line + "header_up Host"}, [200] * 3 + [429]):
@@ -125,7 +125,7 @@ for on_missing_key in "deny", "shared":
         port = free_port()
         with caddy(path, port, shown(port, server, app)):
             expect_each_limited(port, app, on_missing_key)
-# Whatever Caddy takes for a page is counted as that page.
+# The limit of a page counts every path that Caddy routes to the page.
 for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
     with tidegate(config) as server, application() as app, directory() as path:
         port, open_port = free_port(), free_port()
@@ -133,7 +133,7 @@ for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys):
         with caddy(path, port, limited + f"http://127.0.0.1:{open_port} {{" + LOGIN) as process:
             wait_for(open_port, process)
             expect_of(port, names(open_port))
-# A target without a path gets nobody past a limit on everything.
+# A target without a path does not bypass a limit on all requests.
 with tidegate('[limits.all]\nrule = "1/day"\n') as server, application() as app, directory() as path:
     port = free_port()
     limited = replaced(shown(port, server, app), {f"    reverse_proxy 127.0.0.1:{app.server_port}\n}}\n": ANY})

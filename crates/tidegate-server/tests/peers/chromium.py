@@ -1,4 +1,4 @@
-"""A browser of its own, spoken to over a pipe (Chrome's DevTools protocol)."""
+"""A new browser, controlled over a pipe (Chrome's DevTools protocol)."""
 
 import contextlib
 import json
@@ -9,12 +9,12 @@ import sys
 import tempfile
 import time
 
-# So long is waited for something that a page is to show.
+# Maximum time until a page shows what a test waits for.
 PATIENCE_S = 30
 
 
 class Refused(Exception):
-    """The browser does not do as it is told."""
+    """The browser answers a command with an error."""
 
 
 class Page:
@@ -31,7 +31,7 @@ class Page:
         return self.browser.command(method, self, **parameters)
 
     def value(self, expression):
-        """What the page makes of an expression; promises are waited for."""
+        """Evaluates an expression in the page and returns its value; waits for promises."""
         result = self.evaluate(expression)
         if "exceptionDetails" in result:
             raise SystemExit(f"{expression}: {result['exceptionDetails']}")
@@ -43,12 +43,12 @@ class Page:
     def wait_for(self, what, expression):
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
-            # A page that is not there yet, or about to go, has nothing to be asked about.
+            # A page that is loading or closing cannot evaluate expressions.
             with contextlib.suppress(Refused):
                 if self.evaluate(expression)["result"].get("value") is True:
                     return
             time.sleep(0.05)
-        raise SystemExit(f"{what}: in vain, the page is {self.value('document.documentElement.outerHTML')}")
+        raise SystemExit(f"{what}: not in time, the page is {self.value('document.documentElement.outerHTML')}")
 
 
 class Browser:
@@ -88,7 +88,7 @@ class Browser:
         return json.loads(message)
 
     def note(self, event):
-        """What a page complains of: exceptions, what the policy forbids, what is not answered well. Not what is advice."""
+        """Records a page's errors and warnings: exceptions, violations of the policy, failed requests."""
         page = self.pages.get(event.get("sessionId"))
         if not page:
             return
@@ -99,17 +99,17 @@ class Browser:
 
 @contextlib.contextmanager
 def browser():
-    """Chromium, without a window. It ends with the pipe, also if this program is killed."""
+    """Chromium without a window. It ends when the pipe is closed, also if this program is killed."""
     with tempfile.TemporaryDirectory(prefix="tidegate-", ignore_cleanup_errors=True) as profile, tempfile.TemporaryFile("w+") as said:
         (its_commands, commands), (answers, its_answers) = os.pipe(), os.pipe()
-        # It reads from 3 and writes to 4. Whatever it keeps, it keeps in the directory.
+        # Chromium reads commands from descriptor 3 and writes answers to 4. It keeps its files in the directory.
         wrapper = f"import os, sys; os.dup2({its_commands}, 100); os.dup2({its_answers}, 4); os.dup2(100, 3); os.execvp(sys.argv[1], sys.argv[1:])"
         homes = {name: profile for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
         flags = [
             "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--disable-gpu", "--no-first-run",
             "--disable-breakpad", "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
         ]
-        # Its own sandbox wants another user than root; it sees pages of this program only.
+        # Chromium's sandbox does not run as root. The browser opens only pages of this program.
         flags += ["--no-sandbox"] if os.geteuid() == 0 else []
         process = subprocess.Popen(
             [sys.executable, "-c", wrapper, "chromium", *flags],
@@ -129,7 +129,7 @@ def browser():
             os.close(answers)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=20)
-            # It is many processes, and some are slower to leave.
+            # Chromium has many processes, and some of them end later.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

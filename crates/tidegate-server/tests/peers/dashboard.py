@@ -1,5 +1,5 @@
-"""Chromium: the operator's page, keys that would like to be markup (T56), and a stranger's page that would like to ask
-and to command (T53)."""
+"""Chromium: the operator's page, keys that contain markup (T56), and a page of another site that tries to read and to send
+commands (T53)."""
 
 import contextlib
 import http.server
@@ -11,7 +11,7 @@ import threading
 from chromium import browser
 from processes import done, expect, get, tidegate
 
-# Each would leave a mark on a page that takes it for more than text.
+# Each changes a page that does not treat it as text.
 MARKUP = [
     "<img src=x onerror=\"document.title='owned'\">",
     "<script>document.title='owned'</script>",
@@ -29,7 +29,7 @@ def command(*words):
 
 
 def say(port, *words, times=1):
-    """A command of RESP, again and again, and the numbers of the last answer."""
+    """Sends a RESP command `times` times and returns the numbers of the last answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as stream, stream.makefile("rb") as lines:
         stream.sendall(command(*words) * times)
         for _ in range(times):
@@ -48,12 +48,12 @@ def texts(page, id_):
 
 def shows_limits_and_keys(chromium):
     with tidegate('[limits.pages]\nrule = "1/day"\n[limits.other]\nrule = "5/s"\nmode = "shadow"\n') as server:
-        # Names are taken now and then, so that these are surely known.
+        # The server samples the names of keys, so each key is sent often enough to be sampled.
         for key in [*MARKUP, NO_TEXT, ""]:
             say(server.resp, "TIDE.CHECK", "pages", key, times=1_000)
         page = chromium.page()
         page.open(f"http://127.0.0.1:{server.admin}/")
-        page.wait_for("it asks the server", "document.getElementById('status').textContent === 'in force'")
+        page.wait_for("the page has the limits", "document.getElementById('status').textContent === 'in force'")
         expect("limits", set(texts(page, "limits")) >= {"pages", "other"}, True)
         choose = "[...document.querySelectorAll('#limits button')].find(it => it.textContent === '{}').click()"
         page.value(choose.format("pages"))
@@ -65,41 +65,41 @@ def shows_limits_and_keys(chromium):
         for list_ in "hot", "denied":
             shown = texts(page, list_)
             expect(f"keys are text, in {list_}", [key for key in MARKUP if key not in shown], [])
-            expect("one that is none", "base64://4=" in shown, True)
-            expect("an empty one", "(empty)" in shown, True)
-        expect("nothing has become more than text", page.value("document.querySelectorAll('main :is(img, script, svg, iframe)').length"), 0)
-        expect("the title is ours", page.value("document.title"), "Tidegate")
+            expect("a key that is not text", "base64://4=" in shown, True)
+            expect("an empty key", "(empty)" in shown, True)
+        expect("no key has become an element", page.value("document.querySelectorAll('main :is(img, script, svg, iframe)').length"), 0)
+        expect("the title is unchanged", page.value("document.title"), "Tidegate")
         say(server.resp, "TIDE.CHECK", "pages", "again", times=1_000)
-        page.wait_for("it goes on asking", "[...document.querySelectorAll('#limits tr')].some(row => parseFloat(row.cells[5].textContent) > 0)")
+        page.wait_for("the page updates its counts", "[...document.querySelectorAll('#limits tr')].some(row => parseFloat(row.cells[5].textContent) > 0)")
         page.value(choose.format("other"))
-        page.wait_for("the other is chosen", "document.getElementById('chosen').textContent === 'other'")
-        expect("nothing to complain of", page.complaints, [])
+        page.wait_for("the other limit is chosen", "document.getElementById('chosen').textContent === 'other'")
+        expect("no errors or warnings", page.complaints, [])
 
 
 def asks_for_the_token(chromium):
     with tidegate('[server.auth]\nadmin_token = "secret"\n[limits.pages]\nrule = "1/day"\n') as server:
         page = chromium.page()
         page.open(f"http://127.0.0.1:{server.admin}/")
-        page.wait_for("it asks for a token", "document.getElementById('login')?.hidden === false")
-        expect("and that can be seen", is_visible(page, "login"), True)
-        expect("nothing is shown", texts(page, "limits"), [])
+        page.wait_for("the page asks for a token", "document.getElementById('login')?.hidden === false")
+        expect("the form is visible", is_visible(page, "login"), True)
+        expect("no limit is shown", texts(page, "limits"), [])
         enter = "document.getElementById('token').value = '{}'; document.getElementById('login').requestSubmit()"
         page.value("document.getElementById('status').textContent = ''")
         page.value(enter.format("wrong"))
-        page.wait_for("that was wrong", "document.getElementById('status').textContent === 'this token is wrong'")
-        page.wait_for("and it asks again", "document.getElementById('login').hidden === false")
+        page.wait_for("the page reports the wrong token", "document.getElementById('status').textContent === 'this token is wrong'")
+        page.wait_for("the page asks for a token again", "document.getElementById('login').hidden === false")
         page.value(enter.format("secret"))
-        page.wait_for("it is let in", "document.getElementById('status').textContent === 'in force'")
+        page.wait_for("the page accepts the token", "document.getElementById('status').textContent === 'in force'")
         expect("the form is gone", page.value("document.getElementById('login').hidden"), True)
         expect("limits", "pages" in texts(page, "limits"), True)
         expect("the token is not in the page", page.value("document.documentElement.outerHTML.includes('secret')"), False)
 
 
 def fits(page, width):
-    """Whether nothing has to be scrolled to from side to side on a screen of this width."""
+    """Asserts that the page does not scroll sideways on a screen of this width."""
     page.command("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
-    expect(f"it is {width} wide", page.value("innerWidth"), width)
-    expect(f"it fits into {width}", page.value("document.documentElement.scrollWidth <= innerWidth"), True)
+    expect(f"the window is {width} wide", page.value("innerWidth"), width)
+    expect(f"the page fits into {width}", page.value("document.documentElement.scrollWidth <= innerWidth"), True)
 
 
 def is_visible(page, id_):
@@ -112,31 +112,31 @@ def fits_on_a_telephone(chromium):
         say(server.resp, "TIDE.CHECK", "b", "key-" * 100, times=100)
         page = chromium.page()
         page.open(f"http://127.0.0.1:{server.admin}/")
-        page.wait_for("it asks the server", "document.getElementById('status').textContent === 'in force'")
-        expect("nobody is asked for a token that is not needed", is_visible(page, "login"), False)
+        page.wait_for("the page has the limits", "document.getElementById('status').textContent === 'in force'")
+        expect("a page that needs no token does not ask for one", is_visible(page, "login"), False)
         for width in 375, 1280:
             fits(page, width)
 
 
 def says_that_the_store_is_down(chromium):
-    # Nobody listens at port 1.
+    # No server listens on port 1.
     with tidegate('[store]\nurl = "redis://127.0.0.1:1"\n[limits.pages]\nrule = "1/day"\n[limits.shut]\nrule = "1/s"\non_error = "deny"\n') as server:
         page = chromium.page()
         page.open(f"http://127.0.0.1:{server.admin}/")
-        page.wait_for("it says so", "document.getElementById('status').textContent.startsWith('degraded: the store at 127.0.0.1:1 does not answer')")
-        expect("as what is bad", page.value("document.getElementById('status').className"), "bad")
+        page.wait_for("the page reports the outage", "document.getElementById('status').textContent.startsWith('degraded: the store at 127.0.0.1:1 does not answer')")
+        expect("the status is shown as bad", page.value("document.getElementById('status').className"), "bad")
         columns = lambda name: page.value(f"[...[...document.querySelectorAll('#limits tr')].find(row => row.cells[0].textContent === '{name}').cells].map(cell => cell.textContent)")
-        expect("what decides instead", columns("pages")[2], "enforce: this server's share decides")
-        expect("of each limit", columns("shut")[2], "enforce: all requests are denied")
-        expect("keys are not counted here", columns("pages")[7], "in Redis")
-        page.wait_for("nor named", "document.getElementById('hot').textContent === 'not known: the keys are in Redis'")
+        expect("the server decides by its share", columns("pages")[2], "enforce: this server's share decides")
+        expect("the server denies", columns("shut")[2], "enforce: all requests are denied")
+        expect("the server does not count keys", columns("pages")[7], "in Redis")
+        page.wait_for("the server does not name keys", "document.getElementById('hot').textContent === 'not known: the keys are in Redis'")
         for width in 375, 1280:
             fits(page, width)
 
 
 @contextlib.contextmanager
-def stranger(html):
-    """A site of its own."""
+def other_site(html):
+    """Serves a page of another site."""
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -160,8 +160,8 @@ def stranger(html):
             thread.join()
 
 
-# All that a page may send to another site without asking it first, and then all that it may not.
-ATTACK = """<!doctype html><title>a stranger</title><script>
+# Requests that a browser sends to another site without a preflight, and requests that need one.
+ATTACK = """<!doctype html><title>another site</title><script>
 const { resp, http, admin } = %s;
 const to = (port, path) => `http://127.0.0.1:${port}${path}`;
 const check = '{"limit": "pages", "key": "victim"}';
@@ -187,26 +187,26 @@ window.done = Promise.all(tries);
 <script>document.forms[0].submit()</script>"""
 
 
-def is_closed_to_strangers(chromium):
+def is_closed_to_other_sites(chromium):
     with tidegate('[limits.pages]\nrule = "100/day"\n') as server:
         ports = json.dumps({"resp": server.resp, "http": server.http, "admin": server.admin})
-        with stranger(ATTACK % (ports, server.http, server.admin)) as port:
+        with other_site(ATTACK % (ports, server.http, server.admin)) as port:
             page = chromium.page()
-            # By a name that is ours, and by one that is not: the first is the same site, though not the same origin.
+            # First by the server's own host name, which is the same site but another origin, and then by another name.
             for site in "127.0.0.1", "localhost":
                 page.open(f"http://{site}:{port}/")
-                page.wait_for("its own page", "document.title === 'a stranger' && document.readyState === 'complete'")
+                page.wait_for("the page of the other site", "document.title === 'another site' && document.readyState === 'complete'")
                 tried = page.value("done")
-                expect("all was tried", len(tried), 14)
+                expect("the page has tried all requests", len(tried), 14)
                 seen = [(url, kind, status) for url, kind, status in tried if kind not in ("opaque", "refused")]
-                expect("no answer can be read", seen, [])
-        expect("nobody was charged", remaining(server, "victim"), 100)
+                expect("the page can read no answer", seen, [])
+        expect("the limit was not charged", remaining(server, "victim"), 100)
         metrics = get(server.admin, "/metrics")[2].decode()
         reloads = [line for line in metrics.splitlines() if line.startswith("tidegate_config_reload_total")]
         expect("reloads are counted", bool(reloads), True)
         expect("nothing was reloaded", [line for line in reloads if not line.endswith(" 0")], [])
         say(server.resp, "TIDE.CHECK", "pages", "victim")
-        expect("somebody else is", remaining(server, "victim"), 99)
+        expect("another client is charged", remaining(server, "victim"), 99)
 
 
 with browser() as chromium:
@@ -214,5 +214,5 @@ with browser() as chromium:
     asks_for_the_token(chromium)
     fits_on_a_telephone(chromium)
     says_that_the_store_is_down(chromium)
-    is_closed_to_strangers(chromium)
-done("chromium")
+    is_closed_to_other_sites(chromium)
+    done("chromium")

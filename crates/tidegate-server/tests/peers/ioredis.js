@@ -1,5 +1,5 @@
-// ioredis: ready check, custom commands, pipelines, transactions, tokens. Arguments: the port of a server that wants
-// no token, and of one that wants `secret`.
+// ioredis: ready check, custom commands, pipelines, transactions, tokens. Arguments: the port of a server without
+// tokens, and the port of one with the token `secret`.
 const assert = require('node:assert/strict')
 const Redis = require('ioredis')
 
@@ -37,10 +37,10 @@ async function tokens() {
   const redis = new Redis({ port: closed, password: 'secret' })
   assert.equal((await redis.call('CL.THROTTLE', 'user:1', 15, 30, 60))[0], 0)
   await redis.quit()
-  const stranger = new Redis({ port: closed, password: 'guess', retryStrategy: null })
-  stranger.on('error', () => {})
-  await assert.rejects(stranger.ping())
-  stranger.disconnect()
+  const anonymous = new Redis({ port: closed, password: 'guess', retryStrategy: null })
+  anonymous.on('error', () => {})
+  await assert.rejects(anonymous.ping())
+  anonymous.disconnect()
 }
 
 async function main() {

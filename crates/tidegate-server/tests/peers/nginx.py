@@ -1,4 +1,4 @@
-"""nginx: `auth_request` as docs/guide/http.md shows it, in front of an application."""
+"""nginx: the `auth_request` configuration of docs/guide/http.md, in front of an application."""
 
 import socket
 
@@ -37,7 +37,7 @@ TOKENS = """
 tokens = ["secret"]
 """
 
-# One process and nothing outside the directory: Debian's paths belong to the nginx that may be running.
+# One process, with all files in the directory: another nginx may be using Debian's paths.
 NGINX = """
 daemon off;
 master_process off;
@@ -59,7 +59,7 @@ http {
 }
 """
 
-# The page that has many names, limited at one port and not at the other.
+# A page that clients can reach by many spellings of its path, with a limit on one port and without on the other.
 PAGES = """
 server {
     listen 127.0.0.1:OPEN;
@@ -70,7 +70,7 @@ server {
 
 
 def status_of(port, request):
-    """For what http.client does not send."""
+    """Sends bytes that http.client does not, and returns the status."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
         peer.sendall(request)
         return int(peer.makefile("rb").readline().split()[1])
@@ -96,24 +96,24 @@ with tidegate(CONFIG) as server, application() as app, directory() as path:
         expect("another path", [get(port, "/free", x_user="alice")[0] for _ in range(5)], [200] * 5)
         for spoof in SPOOFS:
             spoofed = [get(port, "/limited/page", x_user=str(spoof), **spoof)[0] for _ in range(4)]
-            expect("nobody chooses the request that is limited", spoofed, [200] * 3 + [429])
+            expect("no client chooses the request that is limited", spoofed, [200] * 3 + [429])
         query = [get(port, "/limited/page?limit=users&key=somebody&from=x-forwarded", x_user="eve")[0] for _ in range(4)]
-        expect("nobody chooses the limit", query, [200] * 3 + [429])
+        expect("no client chooses the limit", query, [200] * 3 + [429])
         odd = [status_of(port, b"GET /limited/\xe9 HTTP/1.0\r\nx-user: zoe\r\n\r\n") for _ in range(4)]
-        expect("an odd letter is no way around", odd, [200] * 3 + [429])
+        expect("bytes that are not UTF-8 do not bypass the limit", odd, [200] * 3 + [429])
         elsewhere = {"x_original_host": "free.example.org", "x_forwarded_host": "free.example.org"}
         before = app.greeted
         shop = [get(port, "/shop", x_user="alice")[0] for _ in range(4)]
-        expect("a fallback lets nobody through", (shop, app.greeted - before), ([200] * 2 + [429] * 2, 2))
+        expect("a fallback lets no request through", (shop, app.greeted - before), ([200] * 2 + [429] * 2, 2))
         site = [get(port, "/free", host="api.example.org", **elsewhere)[0] for _ in range(3)]
         expect("the host", site, [200, 200, 429])
         expect("another host", get(port, "/free", x_forwarded_host="api.example.org")[0], 200)
         visits = [get(port, "/visit", "127.0.0.2", x_forwarded_for=f"203.0.113.{i}")[0] for i in range(3)]
-        expect("nobody makes up an address", visits, [200, 200, 429])
+        expect("no client chooses its address", visits, [200, 200, 429])
         server.process.kill()
-        expect("nobody to ask", get(port, "/limited/page", x_user="carol")[0], 500)
+        expect("the server is down", get(port, "/limited/page", x_user="carol")[0], 500)
 
-# Where tokens are needed, only who brings one is answered; what the client brings is none.
+# With tokens, the server answers nginx only if nginx sends one; a token from the client does not count.
 with tidegate(TOKENS + CONFIG) as server, application() as app:
     places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
     shown = replaced(guide("http.md", "nginx"), places)
@@ -130,7 +130,8 @@ for on_missing_key in "deny", "shared":
         places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
         with nginx(path, port, replaced(guide("http.md", "nginx"), places)):
             expect_each_limited(port, app, on_missing_key)
-# Whatever nginx takes for a page is counted as that page, also if the limit knows that nginx decodes `%2F`.
+# The limit of a page counts every path that nginx routes to the page.
+# So does the limit of a server whose configuration says that nginx decodes `%2F`.
 DECODE = '[server]\nescaped_slash = "decode"\n'
 for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys), (DECODE + ONCE, expect_limited):
     with tidegate(config) as server, directory() as path:

@@ -1,4 +1,4 @@
-"""ioredis and node-redis: starts the servers that ioredis.js and node_redis.js talk to."""
+"""ioredis and node-redis: starts the servers for ioredis.js and node_redis.js, and runs the scripts."""
 
 import pathlib
 

@@ -1,5 +1,5 @@
-// node-redis: both protocols, automatic pipelines, transactions, tokens. Arguments: the port of a server that wants no
-// token, and of one that wants `secret`.
+// node-redis: both protocols, automatic pipelines, transactions, tokens. Arguments: the port of a server without
+// tokens, and the port of one with the token `secret`.
 const assert = require('node:assert/strict')
 const { createClient } = require('redis')
 
@@ -22,7 +22,7 @@ async function decides(redis, name) {
 }
 
 async function pipelines(redis, name) {
-  // What is asked in one tick goes out as one.
+  // node-redis sends all commands of one tick as one pipeline.
   const asked = Array.from({ length: 1_000 }, () => redis.sendCommand(['CL.THROTTLE', `${name}:pipe`, '9', '10', '86400']))
   assert.equal((await Promise.all(asked)).filter(([limited]) => limited === 0).length, 10)
   const multi = redis.multi()
@@ -35,9 +35,9 @@ async function tokens() {
   const redis = await client(closed, { password: 'secret' }).connect()
   assert.equal((await redis.sendCommand(['CL.THROTTLE', 'user:1', '15', '30', '60']))[0], 0)
   await redis.close()
-  const stranger = client(closed, { password: 'guess' })
-  stranger.on('error', () => {})
-  await assert.rejects(stranger.connect(), /WRONGPASS/)
+  const anonymous = client(closed, { password: 'guess' })
+  anonymous.on('error', () => {})
+  await assert.rejects(anonymous.connect(), /WRONGPASS/)
 }
 
 async function main() {

@@ -1,4 +1,4 @@
-"""What a conversation starts: each ends with its `with` block, also when the conversation fails."""
+"""Processes that the scripts start: each ends with its `with` block, also if the script fails."""
 
 import contextlib
 import http.client
@@ -17,12 +17,12 @@ import time
 ROOT = pathlib.Path(__file__).parents[4]
 GUIDE = ROOT / "docs/guide"
 
-# A conversation takes seconds. Whoever hangs is ended, and with it what it has started.
+# A script takes seconds. A script that hangs is ended, together with the processes that it has started.
 SECONDS_MAX = 180
 
 
 def give_up(number, _frame):
-    raise SystemExit(f"ended by {signal.Signals(number).name}: it took too long, or was told to end")
+    raise SystemExit(f"ended by {signal.Signals(number).name}: the script took too long, or got a signal")
 
 
 signal.signal(signal.SIGALRM, give_up)
@@ -38,7 +38,7 @@ def directory():
 
 @contextlib.contextmanager
 def started(*command, **options):
-    """A program that runs until the block ends."""
+    """Runs a program until the block ends."""
     process = subprocess.Popen([str(word) for word in command], **options)
     try:
         yield process
@@ -59,7 +59,7 @@ class Tidegate:
         banner = []
         while not (banner and banner[-1].startswith("  admin")):
             line = process.stdout.readline()
-            expect("the banner goes on", bool(line), True)
+            expect("the banner is complete", bool(line), True)
             banner.append(line)
         self.version = banner[0].split()[1]
         for line in banner[1:]:
@@ -69,7 +69,7 @@ class Tidegate:
 
 @contextlib.contextmanager
 def proxy(*command, port, **options):
-    """One that listens. What it says is shown only if the conversation fails: some of it is meant to go wrong."""
+    """Runs a proxy until the block ends. Its output is printed only if the script fails, because some errors are intended."""
     with tempfile.TemporaryFile("w+") as said:
         try:
             with started(*command, stdout=said, stderr=said, **options) as process:
@@ -95,7 +95,7 @@ def tidegate(config="", **environment):
 
 @contextlib.contextmanager
 def application():
-    """What stands behind a proxy: says hello, and counts to how many it did."""
+    """Runs an application behind a proxy, which answers `hello` and counts its answers."""
 
     class Hello(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -120,7 +120,7 @@ def application():
 
 
 def free_port():
-    """For programs that cannot choose one and tell which."""
+    """Returns a free port, for programs that cannot choose one themselves."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
@@ -148,7 +148,7 @@ def get(port, path, caller="127.0.0.1", **headers):
 
 
 def guide(page, language, word=""):
-    """The first block in this language, with this word, that the guide shows: what it says is what is tried."""
+    """Returns the guide's first code block in this language that contains this word."""
     text = (GUIDE / page).read_text()
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return next(block for block in blocks if word in block)
@@ -174,7 +174,7 @@ def expect(what, got, wanted):
 
 
 def expect_near(what, got, wanted):
-    """For times that may have gone on while a busy machine did something else."""
+    """Compares times that may be lower than expected on a busy machine."""
     if not wanted - SECONDS_MAX <= got <= wanted:
         raise SystemExit(f"{what}: got {got!r}, expected {wanted!r} or a little less")
 

@@ -1,5 +1,5 @@
-"""Prometheus: promtool reads the alerts and tries when some of them fire, and reads what the guide says to collect, and the metrics of a server that has decided
-something."""
+"""Prometheus: promtool checks the alerts and when some of them fire, the scrape configuration in the guide, and the metrics of
+a server that has made decisions."""
 
 import pathlib
 
@@ -13,12 +13,12 @@ with directory() as path:
     config.write_text(replaced(guide("operations.md", "yaml", "scrape_configs"), {"/etc/prometheus/tidegate.token": str(token)}))
     output("promtool", "check", "config", config)
 with tidegate('[limits.pages]\nrule = "1/day"\n') as server:
-    expect("asked", [get(server.http, "/v1/authorize")[0] for _ in "12"], [204, 429])
+    expect("an allowed and a denied request", [get(server.http, "/v1/authorize")[0] for _ in "12"], [204, 429])
     for accept, kind in ("*/*", "text/plain"), ("application/openmetrics-text", "application/openmetrics-text"):
         status, headers, metrics = get(server.admin, "/metrics", accept=accept)
         expect("metrics", (status, headers["content-type"].split(";")[0]), (200, kind))
         expect("a denial", b'tidegate_decisions_total{limit="pages",decision="deny"} 1\n' in metrics, True)
-        # It reads the text format only.
+        # promtool reads the text format only.
         if kind == "text/plain":
             output("promtool", "check", "metrics", input=metrics)
 done("promtool")

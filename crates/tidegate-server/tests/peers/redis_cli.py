@@ -1,4 +1,4 @@
-"""redis-cli: what the README and the guide tell people to type."""
+"""redis-cli: the commands in the README and the guide."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ def numbers(server, *words):
 
 
 def throttle(server):
-    expect("the first of the README", numbers(server, "CL.THROTTLE", "user:1", 15, 30, 60), [0, 16, 15, -1, 2])
+    expect("the first command of the README", numbers(server, "CL.THROTTLE", "user:1", 15, 30, 60), [0, 16, 15, -1, 2])
     for remaining in (2, 1, 0):
         expect("slow", numbers(server, "cl.throttle", "slow", 2, 3, 86_400)[:4], [0, 3, remaining, -1])
     denied = numbers(server, "CL.THROTTLE", "slow", 2, 3, 86_400)
@@ -34,20 +34,20 @@ def throttle(server):
     expect("peek", numbers(server, "CL.THROTTLE", "new", 2, 3, 86_400, 0), [0, 3, 3, -1, 0])
     expect("refund", numbers(server, "CL.THROTTLE", "slow", 2, 3, 86_400, -9), [0, 3, 3, -1, 0])
     expect("no number", cli(server, "CL.THROTTLE", "k", 1, 2, "x"), ["Cell error: Store error: Couldn't parse as integer: x"])
-    expect("del", cli(server, "DEL", "user:1", "nobody"), ["1"])
+    expect("del", cli(server, "DEL", "user:1", "unused"), ["1"])
 
 
 def tide(server):
     expect("a named limit", numbers(server, "TIDE.CHECK", "login", "alice", "COST", 2)[:4], [1, 5, 3, 0])
     expect("a rule", numbers(server, "TIDE.CHECK", "10/s burst 20", "alice")[:3], [1, 20, 19])
-    expect("all or nothing", cli(server, "TIDE.CHECKALL", "login", "alice", 9, "5/day", "bob", 1)[0], "0")
-    expect("nothing", numbers(server, "TIDE.PEEK", "5/day", "bob")[:3], [1, 5, 4])
+    expect("a denied TIDE.CHECKALL", cli(server, "TIDE.CHECKALL", "login", "alice", 9, "5/day", "bob", 1)[0], "0")
+    expect("a denied TIDE.CHECKALL charges nothing", numbers(server, "TIDE.PEEK", "5/day", "bob")[:3], [1, 5, 4])
     expect("refund", cli(server, "TIDE.REFUND", "login", "alice", "COST", 1), ["OK"])
     expect("reset", cli(server, "TIDE.RESET", "login", "alice"), ["OK"])
     lease = cli(server, "TIDE.ACQUIRE", "jobs", "reports")
-    expect("a place", lease[:4], ["1", "2", "1", "3600000"])
+    expect("a permit", lease[:4], ["1", "2", "1", "3600000"])
     lease = lease[4].strip('"')
-    expect("given back, once", [cli(server, "TIDE.RELEASE", lease)[0] for _ in "12"], ["1", "0"])
+    expect("a permit is released once", [cli(server, "TIDE.RELEASE", lease)[0] for _ in "12"], ["1", "0"])
 
 
 def versions(server):
@@ -79,7 +79,7 @@ def tokens():
 
 
 def shown(server, page, least):
-    """Every example of a page, as it is shown there. Programs end their answers as they like."""
+    """Runs every example of a page and compares the output, except for line breaks at its end."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     examples = [example.split("\n", 1) for block in blocks for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     expect(f"examples in {page.name}", len(examples) >= least, True)

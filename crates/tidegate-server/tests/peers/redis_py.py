@@ -35,13 +35,13 @@ def decides(client):
     expect("both", [both[0][0], both[1][0][:3], both[1][1][:3]], [1, [1, 5, 3], [1, 7, 6]])
     refused("a usage error", redis.ResponseError, "Usage: cl.throttle", lambda: throttle(client, "k", 1))
     refused("an unknown command", redis.ResponseError, "unknown command", lambda: client.set("a", "b"))
-    expect("it goes on after an error", client.echo("still"), b"still")
+    expect("the connection is usable after an error", client.echo("still"), b"still")
     expect("del", client.delete("user:1", "all"), 2)
 
 
 def any_bytes(client):
     keys = [bytes(range(256)), b"\xff\xfe", b"", b"\r\n$5\r\n", "naïve".encode()]
-    expect("each key is one", [throttle(client, key, 0, 1, 86_400)[0] for key in keys * 2], [0] * 5 + [1] * 5)
+    expect("each key has its own limit", [throttle(client, key, 0, 1, 86_400)[0] for key in keys * 2], [0] * 5 + [1] * 5)
     refused("bytes for a rule", redis.ResponseError, "UTF-8", lambda: client.execute_command("TIDE.CHECK", b"\xff", "k"))
 
 
@@ -57,7 +57,7 @@ def pipelines(client):
         pipe.execute_command("NONSENSE")
         throttle(pipe, "p", 9, 10, 86_400)
         first, error, last = pipe.execute(raise_on_error=False)
-    expect("an error is one answer", (first[2], type(error), last[2]), (9, redis.ResponseError, 8))
+    expect("an error does not affect the other answers", (first[2], type(error), last[2]), (9, redis.ResponseError, 8))
     with client.pipeline(transaction=True) as pipe:
         throttle(pipe, "broken", 9, 10, 86_400)
         pipe.execute_command("NONSENSE")
@@ -80,7 +80,7 @@ def pool(server, protocol):
     with client, concurrent.futures.ThreadPoolExecutor(8) as threads:
         key = f"pool:{protocol}"
         limited = list(threads.map(lambda _: throttle(client, key, 99, 100, 86_400)[0], range(400)))
-    expect("exactly a hundred of eight threads' requests pass", limited.count(0), 100)
+    expect("exactly 100 of the requests of eight threads are allowed", limited.count(0), 100)
 
 
 def tokens(protocol):
@@ -91,7 +91,7 @@ def tokens(protocol):
             expect("text", (client.echo("text"), client.info()["loading"]), ("text", 0))
         with redis.Redis(username="me", password="secret", **place) as client:
             expect("user and token", client.ping(), True)
-        # Unless told, it asks again and again: a wrong token is a failed connection to it.
+        # By default, redis-py retries: it treats a wrong token as a failed connection.
         place["retry"] = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
         with redis.Redis(password="guess", **place) as client:
             refused("a wrong token", redis.AuthenticationError, "invalid username-password", client.ping)

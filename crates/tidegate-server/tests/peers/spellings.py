@@ -1,6 +1,6 @@
-"""Spellings of one path: what a client may send to reach a page by another name.
+"""Spellings of one path: request targets by which a client may reach a page.
 
-Which of them reach it is for the server in question to say. Every spelling is bytes, as they go into the request line.
+The server under test decides which of them reach the page. Every spelling is bytes, as in the request line.
 """
 
 import itertools
@@ -8,10 +8,10 @@ import socket
 
 from processes import expect
 
-# What the page says that a limit protects.
+# The content of the page that a limit protects.
 PAGE = b"protected"
 
-# One request for the page, by whichever name.
+# A limit of one request for the page, by any spelling.
 ONCE = """
 [limits.login]
 rule = "1/day"
@@ -19,21 +19,21 @@ key = ["constant:all", "path"]
 when = { path = "/login" }
 """
 
-# One for each page. What is read differently by different servers shares one key.
+# A limit of one request for each page. Spellings that servers read differently share one key.
 ONCE_EACH = """
 [limits.pages]
 rule = "1/day"
 key = "path"
 """
 
-# What separates, to some servers, and what separates nothing more when it is repeated.
+# Bytes that some servers read as one slash.
 SLASHES = [
     b"/", b"//", b"///", b"/./", b"/%2e/", b"/.//", b"%2f", b"%2F", b"/%2f", b"%2f/", b"%2f%2F", b"/.%2f", b"%2f./",
     b"\\", b"/\\", b"%5c", b"%5C", b"/%5c", b"%252f", b"/%252f", b"%25252f", b"%255c", b"/;/", b"/;x=1/", b"/.;/",
     b"/.;x/", b"/%3b/", b"/%20/", b"/%09/", b"/%c0%af", b"%c0%af", b"%e0%80%af", b"%u002f", b"%ef%bc%8f", b"/%00/",
 ]  # fmt: skip
 
-# What goes down and up again.
+# Segments that go down and up again.
 DETOURS = [
     b"/../", b"/x/../", b"/x/%2e%2e/", b"/x/.%2e/", b"/x/%2E./", b"/x/%252e%252e/", b"/x//../", b"/x//../../",
     b"/x/y/../../", b"/x%2f../", b"/x/..%2f", b"/x%2f..%2f", b"%2fx%2f..%2f", b"/x%2F%2e%2e%2F", b"/x%2fy/../",
@@ -44,14 +44,14 @@ DETOURS = [
     b"/x#/../", b"/x#?/../", b"/x#/%2e%2e/", b"/x%0a/../", b"/x/.%0a./",
 ]  # fmt: skip
 
-# The name itself.
+# Spellings of the name.
 NAMES = [
     b"login", b"%6cogin", b"%6Cogin", b"l%6fgin", b"logi%6e", b"%6c%6f%67%69%6e", b"%6C%6F%67%69%6E", b"%256cogin",
     b"LOGIN", b"Login", b"%4cOGIN", b"logi%4e", b"log%c4%b0n", b"log\xc4\xb0n", b"log%00in", b"log%0ain", b"log%c1%a9n",
     b"log%u0069n", b"log%%69n", b"lo%2567in", b"log%c4%b1n", b"log\xc4\xb1n", b"log%09in",
 ]  # fmt: skip
 
-# What follows it, and is nothing to some servers.
+# Bytes after the name that some servers ignore.
 ENDS = [
     b"", b"/", b"//", b"/.", b"/./", b"/%2e", b"%2f", b"%2F.", b"/x/..", b"/x/../", b"/x/%2e%2e", b"%2fx%2f..", b"/..;",
     b";", b";x", b";x=1", b"%3b", b";/", b";x/../login", b".", b"..", b"%2e", b"%20", b"%20.", b"%20%2e%20", b"%00",
@@ -62,7 +62,7 @@ ENDS = [
 
 
 def spellings(name=b"login"):
-    """Each once: all that is odd in one place, and pairs of what is odd in two."""
+    """Returns all spellings with one unusual part, and pairs of two, without duplicates."""
     names = [spelling.replace(b"login", name) for spelling in NAMES]
     starts = SLASHES + DETOURS
     found = [b"/" + name] + [start + name for start in starts]
@@ -75,25 +75,25 @@ def spellings(name=b"login"):
 
 
 def reaches(port, spelling, method=b"GET"):
-    """Whether a request for this gets to the page. It is sent as it is, which http.client would not."""
+    """Returns whether a request for this target reaches the page. http.client would change the target, so this uses a socket."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
         peer.sendall(b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % (method, spelling))
         return peer.makefile("rb").read().endswith(b"\r\n\r\n" + PAGE)
 
 
 def names(port):
-    """Those by which the server itself, which nobody limits here, takes a request to the page."""
+    """Returns the spellings by which the server reaches the page on this port, which has no limit."""
     found = [spelling for spelling in spellings() if reaches(port, spelling)]
-    expect("the page has many names", len(found) > 200, True)
-    expect("the first of them", found[0], b"/login")
+    expect("the page has many spellings", len(found) > 200, True)
+    expect("the first spelling", found[0], b"/login")
     return found
 
 
 def expect_limited(port, found):
     passed = [spelling for spelling in found if reaches(port, spelling)]
-    expect(f"of {len(found)} names of one page {len(passed)} pass, such as", passed[:9], [b"/login"])
+    expect(f"of {len(found)} spellings of one page {len(passed)} pass, such as", passed[:9], [b"/login"])
 
 
 def expect_two_keys(port, found):
     passed = [spelling for spelling in found if reaches(port, spelling)]
-    expect(f"of {len(found)} names of one page {len(passed)} pass, such as {passed[:9]}", len(passed) <= 2, True)
+    expect(f"of {len(found)} spellings of one page {len(passed)} pass, such as {passed[:9]}", len(passed) <= 2, True)

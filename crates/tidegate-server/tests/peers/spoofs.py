@@ -1,4 +1,4 @@
-"""What a client may send to be taken for another request, whichever proxy stands before it."""
+"""Header fields by which a client may pretend to send another request, behind any proxy."""
 
 SPOOFS = [
     {"x_original_uri": "/free"},

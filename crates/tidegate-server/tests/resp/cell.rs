@@ -7,18 +7,18 @@ use std::cell::RefCell;
 use tidegate::Span;
 use tidegate_testbed::RedisCell;
 
-/// So many sequences, of up to [`COMMANDS_MAX`] commands.
+/// Number of sequences, each of up to [`COMMANDS_MAX`] commands.
 const SEQUENCES: u32 = 100_000;
 const COMMANDS_MAX: usize = 12;
-/// A server is asked about so many keys before there is a new one.
+/// Number of keys before the test starts a new server.
 const KEYS: u64 = 500;
 
 type Words = Vec<Vec<u8>>;
 
-/// How long nobody asks, in microseconds, and the words after the key.
+/// The pause before a command in microseconds, and the words after the key.
 type Step = (u64, Words);
 
-/// A number in one of the forms that are numbers.
+/// Returns a number in one of the forms that redis-cell accepts.
 fn form(number: i64, form: u8) -> Vec<u8> {
     let text = match form {
         0 if number >= 0 => format!("+{number}"),
@@ -29,7 +29,7 @@ fn form(number: i64, form: u8) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What may come in a number's place.
+/// Generates words in place of a number.
 fn any_word() -> impl Strategy<Value = Vec<u8>> {
     let odd = prop::sample::select(vec![
         &b"9223372036854775808"[..],
@@ -62,7 +62,7 @@ fn any_word() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A burst, a count and a period.
+/// Generates a burst, a count and a period.
 fn rate() -> impl Strategy<Value = [i64; 3]> {
     let large =
         || prop::sample::select(vec![i64::MAX, i64::MIN, 1 << 40, 31_536_000, 9_223_372_037]);
@@ -74,7 +74,7 @@ fn rate() -> impl Strategy<Value = [i64; 3]> {
     (burst, count, period).prop_map(<[i64; 3]>::from)
 }
 
-/// A rate or two, asked for again and again in all forms; now and then words that are no request.
+/// Generates commands with one of two rates, with numbers in all forms, and some commands with arbitrary words.
 fn sequence() -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![6 => Just(0_u64), 4 => 0..2_000_000_u64, 1 => 0..100_000_000_u64];
     let quantity = prop_oneof![
@@ -105,20 +105,20 @@ fn sequence() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Ours and redis-cell, at the same time of day.
-struct Both {
+/// A RESP session and the model of redis-cell, at the same time.
+struct SessionAndModel {
     peer: Peer,
     cell: RedisCell,
     now_ns: i128,
     keys: u64,
 }
 
-impl Both {
+impl SessionAndModel {
     fn new() -> Self {
         Self { peer: Peer::new(), cell: RedisCell::default(), now_ns: 0, keys: 0 }
     }
 
-    /// A key that nobody has asked about, of any bytes.
+    /// Returns a new key, with bytes that are not UTF-8.
     fn key(&mut self) -> Vec<u8> {
         self.keys += 1;
         if self.keys > KEYS {
@@ -135,33 +135,33 @@ impl Both {
     }
 }
 
-/// The words of `CL.THROTTLE` about a key; without words there is no key either.
+/// Returns the arguments of `CL.THROTTLE`; without words there is no key either.
 fn all_words<'a>(key: &'a [u8], words: &'a Words) -> Vec<&'a [u8]> {
     let key = (!words.is_empty()).then_some(key);
     key.into_iter().chain(words.iter().map(Vec::as_slice)).collect()
 }
 
-/// P6. What comes between two pauses comes at once, as a pipeline does, and is decided as one batch.
+// P6. The commands between two pauses are one pipeline, which the session decides as one batch.
 #[test]
 fn every_form_of_words_is_answered_as_redis_cell_answers_it() {
-    let both = RefCell::new(Both::new());
+    let both = RefCell::new(SessionAndModel::new());
     let mut runner = TestRunner::new(ProptestConfig::with_cases(SEQUENCES));
     let result = runner.run(&sequence(), |steps| {
         let both = &mut *both.borrow_mut();
         let key = both.key();
         for together in steps.chunk_by(|_, (pause_us, _)| *pause_us == 0) {
             both.wait(together[0].0);
-            let (mut asked, mut expected) = (Vec::new(), Vec::new());
+            let (mut input, mut expected) = (Vec::new(), Vec::new());
             for (_, words) in together {
                 let words = all_words(&key, words);
-                asked.extend(array(&[&[&b"CL.THROTTLE"[..]], &words[..]].concat()));
+                input.extend(array(&[&[&b"CL.THROTTLE"[..]], &words[..]].concat()));
                 expected.extend(both.cell.reply(both.now_ns, &words));
             }
-            let (done, said) = both.peer.bytes(&asked);
-            prop_assert_eq!(done, asked.len(), "all of it is taken");
-            let [said, expected] =
-                [said, expected].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            prop_assert_eq!(said, expected);
+            let (done, reply) = both.peer.bytes(&input);
+            prop_assert_eq!(done, input.len(), "the session takes the whole pipeline");
+            let [reply, expected] =
+                [reply, expected].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            prop_assert_eq!(reply, expected);
         }
         Ok(())
     });
@@ -172,7 +172,7 @@ fn every_form_of_words_is_answered_as_redis_cell_answers_it() {
     }
 }
 
-/// As one would type it.
+/// Formats the commands for a failure message.
 fn readable(steps: &[Step]) -> String {
     let line = |(pause_us, words): &Step| {
         let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();

@@ -1,9 +1,9 @@
-//! Errors repeat a client's input, escaped so that neither a terminal nor a log interprets it.
+//! Errors repeat a client's input, escaped so that no terminal and no log interprets it.
 
 use super::{Peer, array, named};
 use tidegate_server::config::{Config, Mode};
 
-/// A terminal would change its colour, ring, move its cursor, or show the text in another order; and the last is not UTF-8.
+/// Bytes that make a terminal change its colour, ring, move its cursor or reorder text; the last are not UTF-8.
 const HOSTILE: [&[u8]; 9] = [
     b"\x1b[31m",
     b"\x07",
@@ -16,7 +16,7 @@ const HOSTILE: [&[u8]; 9] = [
     b"\xff\x9b31m",
 ];
 
-/// All commands there are, and one that there is not, with arguments that are good but for one.
+/// All commands, and an unknown one. The test replaces one word of each by hostile bytes.
 const COMMANDS: [&str; 22] = [
     "CL.THROTTLE k 1 1 60 1",
     "TIDE.CHECK 1/s k COST 1",
@@ -56,9 +56,9 @@ fn no_error_repeats_a_control_character_of_the_client() {
             for hostile in HOSTILE {
                 let mut words = words.clone();
                 words[place] = hostile;
-                let (_, said) = Peer::new().bytes(&array(&words));
-                let Some(error) = said.strip_prefix(b"-") else { continue };
-                let error = error.strip_suffix(b"\r\n").expect("it ends its line");
+                let (_, reply) = Peer::new().bytes(&array(&words));
+                let Some(error) = reply.strip_prefix(b"-") else { continue };
+                let error = error.strip_suffix(b"\r\n").expect("the error ends with a line break");
                 assert!(
                     is_harmless(error),
                     "{command}, {place}: {:?}",
@@ -74,8 +74,8 @@ fn no_error_repeats_a_control_character_of_the_client() {
 
 #[test]
 fn errors_repeat_the_clients_words_readably() {
-    let said = Peer::new().raw(&array(&[b"\x1b[31mno", b"\xffyes"])).1;
-    assert_eq!(said, r"-ERR unknown command '\u001b[31mno', with args beginning with: '\xffyes'");
+    let reply = Peer::new().raw(&array(&[b"\x1b[31mno", b"\xffyes"])).1;
+    assert_eq!(reply, r"-ERR unknown command '\u001b[31mno', with args beginning with: '\xffyes'");
     let mut peer = Peer::new();
     assert_eq!(peer.raw(b"*1\r\n\x1b").1, r"-ERR Protocol error: expected '$', got '\u001b'");
 }

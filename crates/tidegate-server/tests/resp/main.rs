@@ -34,31 +34,31 @@ impl Peer {
         Self { clock, session: Session::new(server) }
     }
 
-    /// Another one of the same server.
-    fn beside(&self, server: &Arc<Server>) -> Self {
+    /// Returns another session of the same server.
+    fn another(&self, server: &Arc<Server>) -> Self {
         Self { clock: self.clock.clone(), session: Session::new(Arc::clone(server)) }
     }
 
-    /// How much of this is taken, and what is answered.
+    /// Returns the number of bytes that the session takes, and its answer.
     fn bytes(&mut self, bytes: &[u8]) -> (usize, Vec<u8>) {
         let done = ready(self.session.answer(bytes));
-        let said = self.session.output().to_vec();
+        let reply = self.session.output().to_vec();
         self.session.clear_output();
-        (done, said)
+        (done, reply)
     }
 
     fn raw(&mut self, bytes: &[u8]) -> (usize, String) {
-        let (done, said) = self.bytes(bytes);
-        let said = String::from_utf8_lossy(&said).replace("\r\n", " ");
-        (done, said.trim_end().to_owned())
+        let (done, reply) = self.bytes(bytes);
+        let reply = String::from_utf8_lossy(&reply).replace("\r\n", " ");
+        (done, reply.trim_end().to_owned())
     }
 
-    /// Sends an array of the line's words, and hears the answer with spaces for the ends of lines.
-    fn say(&mut self, line: &str) -> String {
+    /// Sends the line's words as an array and returns the answer, with spaces for line breaks.
+    fn send(&mut self, line: &str) -> String {
         let bytes = array(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
-        let (done, said) = self.raw(&bytes);
+        let (done, reply) = self.raw(&bytes);
         assert_eq!(done, bytes.len(), "{line} is a whole command");
-        said
+        reply
     }
 
     fn words(&mut self, words: &[&str]) -> String {
@@ -76,11 +76,11 @@ fn array(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Memory answers at once.
+/// Returns the result of a future that is ready at its first poll, because the store is in memory.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the future is not ready"),
     }
 }
 
@@ -97,11 +97,11 @@ fn named(name: &str, rule: &str, mode: Mode) -> LimitConfig {
 #[test]
 fn cl_throttle_answers_as_redis_cell_does() {
     let mut peer = Peer::new();
-    assert_eq!(peer.say("CL.THROTTLE user123 15 30 60"), "*5 :0 :16 :15 :-1 :2");
-    assert_eq!(peer.say("cl.throttle k 0 1 2 1"), "*5 :0 :1 :0 :-1 :2");
-    assert_eq!(peer.say("CL.THROTTLE k 0 1 2 1"), "*5 :1 :1 :0 :2 :2");
+    assert_eq!(peer.send("CL.THROTTLE user123 15 30 60"), "*5 :0 :16 :15 :-1 :2");
+    assert_eq!(peer.send("cl.throttle k 0 1 2 1"), "*5 :0 :1 :0 :-1 :2");
+    assert_eq!(peer.send("CL.THROTTLE k 0 1 2 1"), "*5 :1 :1 :0 :2 :2");
     peer.clock.advance(Span::from_secs(2));
-    assert_eq!(peer.say("CL.THROTTLE k +0 +1 2 1"), "*5 :0 :1 :0 :-1 :2");
+    assert_eq!(peer.send("CL.THROTTLE k +0 +1 2 1"), "*5 :0 :1 :0 :-1 :2");
 }
 
 /// The table of redis-cell's own tests, over the wire; `tidegate/tests/throttles.rs` has it in process.
@@ -112,8 +112,8 @@ fn cl_throttle_follows_redis_cells_own_table() {
     for (ms, quantity, five) in OWN_TABLE {
         peer.clock.set(start + Span::from_millis(ms));
         let five = five.map(|number| format!(":{number}")).join(" ");
-        let said = peer.say(&format!("CL.THROTTLE k 4 1 1 {quantity}"));
-        assert_eq!(said, format!("*5 {five}"), "{quantity} at {ms} ms");
+        let reply = peer.send(&format!("CL.THROTTLE k 4 1 1 {quantity}"));
+        assert_eq!(reply, format!("*5 {five}"), "{quantity} at {ms} ms");
     }
 }
 
@@ -123,7 +123,7 @@ fn cl_throttle_has_redis_cells_error_messages() {
     let usage = "-Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> \
                  <period> [<quantity>]";
     for line in ["CL.THROTTLE", "CL.THROTTLE k", "CL.THROTTLE k 1 1", "CL.THROTTLE k 1 1 1 1 1"] {
-        assert_eq!(peer.say(line), usage);
+        assert_eq!(peer.send(line), usage);
     }
     let long = "9".repeat(300);
     for (line, word) in [
@@ -136,15 +136,15 @@ fn cl_throttle_has_redis_cells_error_messages() {
         ("CL.THROTTLE k 1 0 1 d", "d"),
         (&format!("CL.THROTTLE k {long} 1 1"), &long),
     ] {
-        let said = peer.say(line);
+        let reply = peer.send(line);
         assert_eq!(
-            said,
+            reply,
             format!("-Cell error: Store error: Couldn't parse as integer: {word}").trim_end()
         );
     }
     let zero = "-Cell error: Store error: Zero rates are not supported";
-    assert_eq!(peer.say("CL.THROTTLE k 1 0 1"), zero);
-    assert_eq!(peer.say("CL.THROTTLE k 1 1 0"), zero);
+    assert_eq!(peer.send("CL.THROTTLE k 1 0 1"), zero);
+    assert_eq!(peer.send("CL.THROTTLE k 1 1 0"), zero);
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn a_pipeline_is_answered_in_order() {
         .iter()
         .flat_map(|line| array(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()))
         .collect();
-    let said = "*5 :0 :2 :1 :-1 :1 +PONG *5 :0 :2 :0 :-1 :2 \
+    let reply = "*5 :0 :2 :1 :-1 :1 +PONG *5 :0 :2 :0 :-1 :2 \
                 -Cell error: Store error: Couldn't parse as integer: x *5 :1 :2 :0 :1 :2";
-    assert_eq!(peer.raw(&bytes), (bytes.len(), said.to_owned()));
+    assert_eq!(peer.raw(&bytes), (bytes.len(), reply.to_owned()));
 }
 
 #[test]
@@ -190,8 +190,11 @@ fn a_long_pipeline_is_answered_in_parts() {
     let mut answers = 0;
     while !rest.is_empty() {
         let done = ready(peer.session.answer(&rest));
-        assert!(done > 0, "it goes on");
-        assert!(peer.session.output().len() < 128 * 1024, "it stops to be read");
+        assert!(done > 0, "the session takes at least one command");
+        assert!(
+            peer.session.output().len() < 128 * 1024,
+            "the session stops until its output is sent"
+        );
         answers += peer.session.output().split(|byte| *byte == b'*').count() - 1;
         peer.session.clear_output();
         rest.drain(..done);
@@ -200,7 +203,7 @@ fn a_long_pipeline_is_answered_in_parts() {
 }
 
 #[test]
-fn an_incomplete_command_is_waited_for() {
+fn an_incomplete_command_gets_no_answer_until_it_is_complete() {
     let mut peer = Peer::new();
     let bytes = array(&[b"CL.THROTTLE", b"k", b"1", b"1", b"1"]);
     for cut in 0..bytes.len() {
@@ -235,27 +238,31 @@ fn tide_check_takes_rule_text_and_returns_milliseconds() {
 #[test]
 fn tide_check_with_an_id_is_charged_once() {
     let mut peer = Peer::new();
-    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
-    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 7"), "*5 :1 :10 :0 :0 :1000");
-    assert_eq!(peer.say("tide.check 10/s a id order-7 cost 3"), "*5 :1 :10 :7 :0 :300");
-    assert_eq!(peer.say("TIDE.CHECK 10/s a ID order-7"), "*5 :0 :10 :0 :100 :1000", "another cost");
+    assert_eq!(peer.send("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(peer.send("TIDE.CHECK 10/s a COST 7"), "*5 :1 :10 :0 :0 :1000");
+    assert_eq!(peer.send("tide.check 10/s a id order-7 cost 3"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(
+        peer.send("TIDE.CHECK 10/s a ID order-7"),
+        "*5 :0 :10 :0 :100 :1000",
+        "another cost"
+    );
     peer.clock.advance(Span::from_secs(10));
-    assert_eq!(peer.say("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
-    assert_eq!(peer.say("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :7 :0 :300", "it was charged");
+    assert_eq!(peer.send("TIDE.CHECK 10/s a COST 3 ID order-7"), "*5 :1 :10 :7 :0 :300");
+    assert_eq!(peer.send("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :7 :0 :300", "it was charged");
     let syntax = "expected COST and a whole number or ID and a text, each once, got";
     for (options, got) in
         [("ID 1 ID 2", "ID"), ("COST 1 COST 2", "COST"), ("ID", "ID"), ("IT 1", "IT")]
     {
-        let said = peer.say(&format!("TIDE.CHECK 10/s a {options}"));
-        assert_eq!(said, format!("-ERR syntax error: {syntax} '{got}'"));
+        let reply = peer.send(&format!("TIDE.CHECK 10/s a {options}"));
+        assert_eq!(reply, format!("-ERR syntax error: {syntax} '{got}'"));
     }
-    let said = peer.say("TIDE.PEEK 10/s a ID 1");
-    assert_eq!(said, "-ERR syntax error: expected COST and a whole number, got 'ID'");
+    let reply = peer.send("TIDE.PEEK 10/s a ID 1");
+    assert_eq!(reply, "-ERR syntax error: expected COST and a whole number, got 'ID'");
     let longest = "x".repeat(256);
-    assert_eq!(peer.say(&format!("TIDE.CHECK 10/s a ID {longest}")), "*5 :1 :10 :6 :0 :400");
-    let said = peer.say(&format!("TIDE.CHECK 10/s a ID {longest}x"));
-    assert_eq!(said, "-ERR an id has 1 to 256 bytes, this one has 257");
-    assert_eq!(peer.say("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :6 :0 :400", "nothing was charged");
+    assert_eq!(peer.send(&format!("TIDE.CHECK 10/s a ID {longest}")), "*5 :1 :10 :6 :0 :400");
+    let reply = peer.send(&format!("TIDE.CHECK 10/s a ID {longest}x"));
+    assert_eq!(reply, "-ERR an id has 1 to 256 bytes, this one has 257");
+    assert_eq!(peer.send("TIDE.PEEK 10/s a COST 0"), "*5 :1 :10 :6 :0 :400", "nothing was charged");
 }
 
 #[test]
@@ -274,25 +281,25 @@ fn named_limits_obey_their_mode() {
         named("gone", "1/min", Mode::Off),
     ];
     let mut peer = Peer::of(Config { limits, ..Config::default() });
-    assert_eq!(peer.say("TIDE.CHECK login a"), "*5 :1 :1 :0 :0 :60000");
-    assert_eq!(peer.say("TIDE.CHECK login a"), "*5 :0 :1 :0 :60000 :60000");
-    assert_eq!(peer.say("TIDE.CHECK trial a"), "*5 :1 :1 :0 :0 :60000");
+    assert_eq!(peer.send("TIDE.CHECK login a"), "*5 :1 :1 :0 :0 :60000");
+    assert_eq!(peer.send("TIDE.CHECK login a"), "*5 :0 :1 :0 :60000 :60000");
+    assert_eq!(peer.send("TIDE.CHECK trial a"), "*5 :1 :1 :0 :0 :60000");
     assert_eq!(
-        peer.say("TIDE.CHECK trial a"),
+        peer.send("TIDE.CHECK trial a"),
         "*5 :1 :1 :0 :0 :60000",
-        "it passes, and is counted"
+        "the request passes and is counted"
     );
     let unlimited = "*5 :1 :-1 :-1 :0 :0";
-    assert_eq!(peer.say("TIDE.CHECK gone a"), unlimited);
+    assert_eq!(peer.send("TIDE.CHECK gone a"), unlimited);
     assert_eq!(
-        peer.say("TIDE.CHECK logn a").split(": ").next(),
+        peer.send("TIDE.CHECK logn a").split(": ").next(),
         Some("-ERR no limit is named `logn`, and it is not a rule"),
     );
-    assert!(peer.say("TIDE.CHECK logn a").ends_with("did you mean the limit `login`?"));
+    assert!(peer.send("TIDE.CHECK logn a").ends_with("did you mean the limit `login`?"));
 }
 
 #[test]
-fn all_or_nothing() {
+fn checkall_charges_all_limits_or_none() {
     let mut peer = Peer::new();
     let all = |peer: &mut Peer, cost: &str| {
         peer.words(&["TIDE.CHECKALL", "5/s", "a", cost, "9/s", "a", cost])
@@ -304,11 +311,11 @@ fn all_or_nothing() {
     assert_eq!(
         all(&mut peer, "4"),
         "*2 *5 :0 :5 :2 :400 :600 *2 *5 :0 :5 :2 :400 :600 *5 :1 :9 :6 :0 :334",
-        "the second has not been charged",
+        "the second limit was not charged",
     );
-    assert!(peer.say("TIDE.CHECKALL 5/s a").starts_with("-ERR wrong number of arguments"));
-    assert!(peer.say("TIDE.CHECKALL 5/s a 1 9/s").starts_with("-ERR wrong number of arguments"));
-    assert!(peer.say("TIDE.CHECKALL 5/s a -1").starts_with("-ERR syntax error"));
+    assert!(peer.send("TIDE.CHECKALL 5/s a").starts_with("-ERR wrong number of arguments"));
+    assert!(peer.send("TIDE.CHECKALL 5/s a 1 9/s").starts_with("-ERR wrong number of arguments"));
+    assert!(peer.send("TIDE.CHECKALL 5/s a -1").starts_with("-ERR syntax error"));
 }
 
 #[test]
@@ -321,12 +328,12 @@ fn a_permit_is_acquired_and_released() {
     let lease = words[6].to_owned();
     assert_eq!(peer.words(&["TIDE.ACQUIRE", rule, "pool"]), "*5 :0 :1 :0 :30000 $-1");
     assert_eq!(peer.words(&["TIDE.RELEASE", &lease]), ":1");
-    assert_eq!(peer.words(&["TIDE.RELEASE", &lease]), ":0", "only once");
+    assert_eq!(peer.words(&["TIDE.RELEASE", &lease]), ":0", "a permit is released once");
     assert!(peer.words(&["TIDE.ACQUIRE", rule, "pool"]).starts_with("*5 :1"));
     peer.clock.advance(Span::from_secs(30));
     assert!(
         peer.words(&["TIDE.ACQUIRE", rule, "pool"]).starts_with("*5 :1"),
-        "its holder has died"
+        "the lease has expired"
     );
     assert!(peer.words(&["TIDE.RELEASE", "nonsense"]).starts_with("-ERR not a lease"));
     assert!(peer.words(&["TIDE.CHECK", rule, "pool"]).contains("use TIDE.ACQUIRE"));
@@ -336,48 +343,48 @@ fn a_permit_is_acquired_and_released() {
 #[test]
 fn a_client_without_a_token_gets_no_answers() {
     let mut peer = with_token();
-    assert_eq!(peer.say("CL.THROTTLE k 1 1 1"), "-NOAUTH Authentication required.");
-    assert_eq!(peer.say("PING"), "-NOAUTH Authentication required.");
-    assert!(peer.say("AUTH wrong").starts_with("-WRONGPASS"));
-    assert!(peer.say("HELLO 3").starts_with("-NOAUTH HELLO"));
-    assert!(peer.say("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
-    assert_eq!(peer.say("AUTH hush"), "+OK");
-    assert_eq!(peer.say("CL.THROTTLE k 1 1 1"), "*5 :0 :2 :1 :-1 :1");
-    assert_eq!(with_token().say("AUTH default hush"), "+OK");
-    assert!(Peer::new().say("AUTH hush").starts_with("-ERR AUTH <password> called without"));
+    assert_eq!(peer.send("CL.THROTTLE k 1 1 1"), "-NOAUTH Authentication required.");
+    assert_eq!(peer.send("PING"), "-NOAUTH Authentication required.");
+    assert!(peer.send("AUTH wrong").starts_with("-WRONGPASS"));
+    assert!(peer.send("HELLO 3").starts_with("-NOAUTH HELLO"));
+    assert!(peer.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+    assert_eq!(peer.send("AUTH hush"), "+OK");
+    assert_eq!(peer.send("CL.THROTTLE k 1 1 1"), "*5 :0 :2 :1 :-1 :1");
+    assert_eq!(with_token().send("AUTH default hush"), "+OK");
+    assert!(Peer::new().send("AUTH hush").starts_with("-ERR AUTH <password> called without"));
 }
 
 #[test]
 fn del_resets_throttled_keys() {
     let mut peer = Peer::new();
-    peer.say("CL.THROTTLE k 0 1 60");
-    assert_eq!(peer.say("DEL k other"), ":1");
-    assert_eq!(peer.say("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+    peer.send("CL.THROTTLE k 0 1 60");
+    assert_eq!(peer.send("DEL k other"), ":1");
+    assert_eq!(peer.send("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
 }
 
 #[test]
-fn a_transaction_is_run_at_its_end() {
+fn exec_runs_the_commands_of_a_transaction() {
     let mut peer = Peer::new();
-    assert_eq!(peer.say("MULTI"), "+OK");
-    assert_eq!(peer.say("CL.THROTTLE k 0 1 60"), "+QUEUED");
-    assert_eq!(peer.say("PING"), "+QUEUED");
-    assert_eq!(peer.say("EXEC"), "*2 *5 :0 :1 :0 :-1 :60 +PONG");
-    assert!(peer.say("EXEC").starts_with("-ERR EXEC without MULTI"));
-    peer.say("MULTI");
-    assert!(peer.say("NONSENSE").starts_with("-ERR unknown command"));
-    assert!(peer.say("EXEC").starts_with("-EXECABORT"));
-    peer.say("MULTI");
-    assert_eq!(peer.say("DISCARD"), "+OK");
-    assert_eq!(peer.say("CL.THROTTLE other 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+    assert_eq!(peer.send("MULTI"), "+OK");
+    assert_eq!(peer.send("CL.THROTTLE k 0 1 60"), "+QUEUED");
+    assert_eq!(peer.send("PING"), "+QUEUED");
+    assert_eq!(peer.send("EXEC"), "*2 *5 :0 :1 :0 :-1 :60 +PONG");
+    assert!(peer.send("EXEC").starts_with("-ERR EXEC without MULTI"));
+    peer.send("MULTI");
+    assert!(peer.send("NONSENSE").starts_with("-ERR unknown command"));
+    assert!(peer.send("EXEC").starts_with("-EXECABORT"));
+    peer.send("MULTI");
+    assert_eq!(peer.send("DISCARD"), "+OK");
+    assert_eq!(peer.send("CL.THROTTLE other 0 1 60"), "*5 :0 :1 :0 :-1 :60");
 }
 
 #[test]
-fn a_browser_is_cut_off_before_it_commands_anything() {
+fn a_browsers_connection_is_closed_before_it_executes_a_command() {
     for first in ["POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n", "Host: localhost\r\n"] {
         let mut peer = Peer::new();
         let mut bytes = first.as_bytes().to_vec();
         bytes.extend_from_slice(b"\r\nCL.THROTTLE k 0 1 60\r\n");
-        assert_eq!(peer.raw(&bytes).1, "", "nothing is said");
+        assert_eq!(peer.raw(&bytes).1, "", "the session sends no answer");
         assert!(peer.session.is_over());
     }
 }
@@ -386,25 +393,28 @@ fn a_browser_is_cut_off_before_it_commands_anything() {
 fn other_redis_commands_are_unknown() {
     let mut peer = Peer::new();
     for command in ["GET a", "get a", "POST a", "SET a 1"] {
-        let said = peer.say(command);
-        assert!(said.starts_with("-ERR unknown command"), "{command}: {said}");
+        let reply = peer.send(command);
+        assert!(reply.starts_with("-ERR unknown command"), "{command}: {reply}");
     }
-    assert_eq!(peer.say("PING"), "+PONG");
+    assert_eq!(peer.send("PING"), "+PONG");
 }
 
 #[test]
 fn a_protocol_error_closes_the_connection() {
-    for (bytes, said) in [
+    for (bytes, reply) in [
         (&b"*1\r\n*1\r\n"[..], "-ERR Protocol error: expected '$', got '*'"),
         (b"*1000000000\r\n", "-ERR Protocol error: invalid multibulk length"),
         (b"*1\r\n$2147483647\r\n", "-ERR Protocol error: invalid bulk length"),
     ] {
         let mut peer = Peer::new();
-        assert_eq!(peer.raw(bytes).1, said);
+        assert_eq!(peer.raw(bytes).1, reply);
         assert!(peer.session.is_over());
     }
-    let mut stranger = with_token();
-    assert_eq!(stranger.raw(b"*11\r\n").1, "-ERR Protocol error: unauthenticated multibulk length");
+    let mut anonymous = with_token();
+    assert_eq!(
+        anonymous.raw(b"*11\r\n").1,
+        "-ERR Protocol error: unauthenticated multibulk length"
+    );
 }
 
 #[test]
@@ -413,29 +423,29 @@ fn two_clients_share_a_key() {
     let clock = ManualClock::new();
     let server = Server::new(config, None, ServerClock::Manual(clock.clone()), Snapshot::default());
     let mut one = Peer { clock, session: Session::new(Arc::clone(&server)) };
-    let mut other = one.beside(&server);
-    assert_eq!(one.say("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
-    assert_eq!(other.say("CL.THROTTLE k 0 1 60"), "*5 :1 :1 :0 :60 :60");
+    let mut other = one.another(&server);
+    assert_eq!(one.send("CL.THROTTLE k 0 1 60"), "*5 :0 :1 :0 :-1 :60");
+    assert_eq!(other.send("CL.THROTTLE k 0 1 60"), "*5 :1 :1 :0 :60 :60");
 }
 
 #[test]
 fn a_command_like_the_last_one_is_queued_in_a_transaction_too() {
     let mut peer = Peer::new();
     let throttle = "CL.THROTTLE a 1 1 60";
-    assert_eq!(peer.say(throttle), "*5 :0 :2 :1 :-1 :60");
-    assert_eq!(peer.say("MULTI"), "+OK");
-    assert_eq!(peer.say("CL.THROTTLE b 1 1 60"), "+QUEUED");
-    assert_eq!(peer.say("EXEC"), "*1 *5 :0 :2 :1 :-1 :60");
-    assert_eq!(peer.say(throttle), "*5 :0 :2 :0 :-1 :120");
+    assert_eq!(peer.send(throttle), "*5 :0 :2 :1 :-1 :60");
+    assert_eq!(peer.send("MULTI"), "+OK");
+    assert_eq!(peer.send("CL.THROTTLE b 1 1 60"), "+QUEUED");
+    assert_eq!(peer.send("EXEC"), "*1 *5 :0 :2 :1 :-1 :60");
+    assert_eq!(peer.send(throttle), "*5 :0 :2 :0 :-1 :120");
 }
 
 #[test]
 fn a_client_whose_token_was_removed_is_refused_the_command_that_it_repeats() {
     let mut peer = with_token();
     let throttle = array(&[b"CL.THROTTLE", b"a", b"1", b"1", b"60"]);
-    assert_eq!(peer.say("AUTH hush"), "+OK");
+    assert_eq!(peer.send("AUTH hush"), "+OK");
     assert_eq!(peer.raw(&throttle).1, "*5 :0 :2 :1 :-1 :60");
-    assert_eq!(peer.say("RESET"), "+RESET");
+    assert_eq!(peer.send("RESET"), "+RESET");
     assert_eq!(peer.raw(&throttle).1, "-NOAUTH Authentication required.");
 }
 
@@ -454,7 +464,7 @@ fn commands() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
-    /// What is not parsed again is answered as if it had been, however it is cut.
+    /// A repeated command, which the session does not parse again, gets the answer of a parsed one, however the input is cut.
     #[test]
     fn commands_in_a_row_are_answered_as_if_each_came_alone(
         commands in commands(),
@@ -471,16 +481,16 @@ proptest! {
             expected += &(peer.raw(command).1 + " ");
         }
         let mut peer = Peer { clock: clock.clone(), session: Session::new(together) };
-        let (mut input, mut heard) = (Vec::new(), String::new());
+        let (mut input, mut received) = (Vec::new(), String::new());
         for piece in commands.concat().chunks(step) {
             input.extend_from_slice(piece);
-            let (done, said) = peer.raw(&input);
+            let (done, reply) = peer.raw(&input);
             input.drain(..done);
-            if !said.is_empty() {
-                heard += &(said + " ");
+            if !reply.is_empty() {
+                received += &(reply + " ");
             }
         }
         prop_assert!(input.is_empty());
-        prop_assert_eq!(heard, expected);
+        prop_assert_eq!(received, expected);
     }
 }

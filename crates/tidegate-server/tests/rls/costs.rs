@@ -28,7 +28,7 @@ fn a_cost_that_does_not_fit_is_denied_and_not_charged() {
 }
 
 #[test]
-fn half_of_it_fits_twice_and_more_than_all_of_it_never() {
+fn half_the_limit_fits_twice_and_more_than_the_limit_never_fits() {
     let harness = ten();
     assert_eq!(seen(&harness.ask(&costing(11))), [(Code::OverLimit, 10)]);
     assert_eq!(seen(&harness.ask(&costing(5))), [(Code::Ok, 5)]);
@@ -59,7 +59,11 @@ fn a_descriptor_with_a_cost_of_0_peeks() {
         assert_eq!(seen(&harness.ask(&look)), [(Code::Ok, 10)]);
     }
     harness.ask(&costing(10));
-    assert_eq!(seen(&harness.ask(&look)), [(Code::OverLimit, 0)], "one more would not pass");
+    assert_eq!(
+        seen(&harness.ask(&look)),
+        [(Code::OverLimit, 0)],
+        "a request of cost 1 would be denied"
+    );
 }
 
 #[test]

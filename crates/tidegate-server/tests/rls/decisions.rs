@@ -9,7 +9,7 @@ use tidegate_server::protocol::grpc::Request;
 use tidegate_server::protocol::grpc::proto::{Code, Unit};
 
 #[test]
-fn of_25_under_a_limit_of_20_a_minute_20_pass() {
+fn a_limit_of_20_a_minute_admits_20_of_25_requests() {
     let harness = Harness::new(vec![limit("calls", "20/min fixed", "key=value")]);
     for remaining in (0..20).rev() {
         let answer = harness.ask(&about("key=value"));
@@ -22,23 +22,27 @@ fn of_25_under_a_limit_of_20_a_minute_20_pass() {
         assert_eq!(seen(&answer), [(Code::OverLimit, 0)]);
     }
     harness.clock.advance(Span::from_secs(58));
-    assert_eq!(seen(&harness.ask(&about("key=value"))), [(Code::Ok, 19)], "the next minute");
+    assert_eq!(
+        seen(&harness.ask(&about("key=value"))),
+        [(Code::Ok, 19)],
+        "the limit is full again in the next minute"
+    );
 }
 
 #[test]
 fn a_status_names_its_limit_and_its_reset() {
     let harness = Harness::new(vec![limit("calls", "10/min fixed", "key=value")]);
     let status = harness.ask(&about("key=value")).statuses.remove(0);
-    let told = status.current_limit.as_ref().unwrap();
+    let shown = status.current_limit.as_ref().unwrap();
     assert_eq!(
-        (told.requests_per_unit, told.unit(), told.name.as_str()),
+        (shown.requests_per_unit, shown.unit(), shown.name.as_str()),
         (10, Unit::Minute, "calls")
     );
     assert_eq!(status.duration_until_reset.unwrap().seconds, 58);
 }
 
 #[test]
-fn two_descriptors_pass_together_and_a_denial_charges_neither() {
+fn two_descriptors_are_admitted_together_and_a_denial_charges_neither() {
     let harness = Harness::new(vec![
         limit("minute", "20/min fixed", "key1=a"),
         limit("hour", "10/h fixed", "key1=a, key2=b"),
@@ -52,7 +56,7 @@ fn two_descriptors_pass_together_and_a_denial_charges_neither() {
     for _ in 10..25 {
         let answer = harness.ask(&both);
         assert_eq!(answer.overall_code(), Code::OverLimit);
-        // The reference server would go on to charge the first.
+        // The reference server would charge the first limit in spite of the denial.
         assert_eq!(seen(&answer), [(Code::Ok, 10), (Code::OverLimit, 0)]);
     }
 }
@@ -115,7 +119,7 @@ fn a_limit_that_is_off_is_not_in_the_status() {
     let harness = Harness::new(vec![off]);
     for _ in 0..3 {
         let answer = harness.ask(&about("a=1"));
-        // What remains is left out, which is 0 on the wire: there is no limit beside it.
+        // The remaining count is unset, which is 0 on the wire, because the status has no limit.
         assert_eq!(seen(&answer), [(Code::Ok, 0)]);
         assert_eq!(answer.statuses[0].current_limit, None);
         assert_eq!(answer.response_headers_to_add, []);
@@ -130,7 +134,11 @@ fn after_a_reload_other_limits_count_and_counters_stay() {
         .server
         .engine
         .reload(&[limit("calls", "5/min fixed", "a"), limit("more", "7/min fixed", "b")]);
-    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 3)], "one was used before");
+    assert_eq!(
+        seen(&harness.ask(&about("a=1"))),
+        [(Code::Ok, 3)],
+        "the request before the reload still counts"
+    );
     assert_eq!(seen(&harness.ask(&about("b=1"))), [(Code::Ok, 6)]);
 }
 
@@ -146,9 +154,9 @@ fn where_a_rule_makes_requests_wait_the_answer_waits() {
     harness.clock.advance(Span::from_micros(99_999));
     assert!(poll().is_pending());
     harness.clock.advance(Span::from_micros(1));
-    let Poll::Ready(Ok(answer)) = poll() else { panic!("its turn has come") };
+    let Poll::Ready(Ok(answer)) = poll() else { panic!("the answer is ready after the wait") };
     assert_eq!(answer.overall_code(), Code::Ok);
-    assert!(now(harness.limits.answer(&second)).is_none(), "the next one waits again");
+    assert!(now(harness.limits.answer(&second)).is_none(), "the next request waits again");
 }
 
 #[test]
@@ -157,11 +165,11 @@ fn envoy_cannot_acquire_permits() {
         limit("pool", "concurrency 1 lease 30s", "a"),
         limit("calls", "10/min fixed", "b"),
     ]);
-    for asked in [about("a=1"), request([descriptor("b=1"), descriptor("a=1")])] {
+    for permit_request in [about("a=1"), request([descriptor("b=1"), descriptor("a=1")])] {
         for _ in 0..2 {
-            let refused = harness.try_ask(&asked).unwrap_err();
+            let refused = harness.try_ask(&permit_request).unwrap_err();
             assert_eq!(refused.code(), tonic::Code::InvalidArgument);
         }
     }
-    assert_eq!(seen(&harness.ask(&about("b=1"))), [(Code::Ok, 9)], "and nobody was charged");
+    assert_eq!(seen(&harness.ask(&about("b=1"))), [(Code::Ok, 9)], "no limit was charged");
 }

@@ -15,7 +15,7 @@ use tidegate_server::protocol::grpc::{RateLimits, Request};
 use tidegate_server::server::Server;
 use tonic::Status;
 
-/// What every request and limit here is of.
+/// The domain of all requests and limits.
 pub(crate) const DOMAIN: &str = "tests";
 
 pub(crate) struct Harness {
@@ -25,7 +25,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// At a time that the reference server's tests like: two seconds into a minute.
+    /// Returns a server two seconds into a minute, the time in the reference server's tests.
     pub(crate) fn new(limits: Vec<LimitConfig>) -> Self {
         Self::with(Config { limits, ..Config::default() })
     }
@@ -40,7 +40,7 @@ impl Harness {
     pub(crate) fn try_ask(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         let bytes = prost::Message::encode_to_vec(request);
         let read = Request::read(&bytes).unwrap();
-        now(self.limits.answer(&read)).expect("memory answers at once")
+        now(self.limits.answer(&read)).expect("the store in memory answers immediately")
     }
 
     pub(crate) fn ask(&self, request: &RateLimitRequest) -> RateLimitResponse {
@@ -48,7 +48,7 @@ impl Harness {
     }
 }
 
-/// The answer, if it is there without waiting.
+/// Returns the result of a future if it is ready at its first poll.
 pub(crate) fn now<A>(answer: impl Future<Output = A>) -> Option<A> {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
@@ -56,7 +56,7 @@ pub(crate) fn now<A>(answer: impl Future<Output = A>) -> Option<A> {
     }
 }
 
-/// A limit on descriptors such as `path=/login, user`: a key alone stands for any value.
+/// Returns a limit on descriptors such as `path=/login, user`; a key without a value matches any value.
 pub(crate) fn limit(name: &str, rule: &str, entries: &str) -> LimitConfig {
     let part = |text: &str| match text.split_once('=') {
         Some((key, value)) => {
@@ -73,7 +73,7 @@ pub(crate) fn limit(name: &str, rule: &str, entries: &str) -> LimitConfig {
     LimitConfig { descriptor: Some(descriptor), ..limit }
 }
 
-/// A descriptor such as `path=/login, user=1`.
+/// Returns a descriptor such as `path=/login, user=1`.
 pub(crate) fn descriptor(entries: &str) -> RateLimitDescriptor {
     let entry = |text: &str| {
         let (key, value) = text.split_once('=').unwrap();
@@ -88,18 +88,18 @@ pub(crate) fn request(descriptors: impl Into<Vec<RateLimitDescriptor>>) -> RateL
     RateLimitRequest { domain: DOMAIN.to_owned(), descriptors, hits_addend: 0 }
 }
 
-/// One descriptor.
+/// Returns a request with one descriptor.
 pub(crate) fn about(entries: &str) -> RateLimitRequest {
     request([descriptor(entries)])
 }
 
-/// Each status in short.
+/// Returns the code and the remaining count of each status.
 pub(crate) fn seen(response: &RateLimitResponse) -> Vec<(Code, u32)> {
     let seen = |status: &DescriptorStatus| (status.code(), status.limit_remaining);
     response.statuses.iter().map(seen).collect()
 }
 
-/// The value of a header for the client.
+/// Returns the value of a response header for the client.
 pub(crate) fn header<'a>(response: &'a RateLimitResponse, name: &str) -> Option<&'a str> {
     let headers = &response.response_headers_to_add;
     headers.iter().find(|header| header.key == name).map(|header| header.value.as_str())

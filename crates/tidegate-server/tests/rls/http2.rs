@@ -128,7 +128,7 @@ async fn a_request_beyond_the_bounds_is_refused_with_the_reason() {
         let refused = ask(&connection, request).await.unwrap_err();
         assert_eq!((refused.code(), refused.message()), (tonic::Code::InvalidArgument, reason));
     }
-    assert!(ask(&connection, about("key=value")).await.is_ok(), "the connection goes on");
+    assert!(ask(&connection, about("key=value")).await.is_ok(), "the connection stays open");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn one_waiting_request_too_many_is_rejected_at_once() {
     let server_clock = ServerClock::Manual(clock.clone());
     let server = Server::new(config, None, server_clock, Snapshot::default());
     let connection = connect(&server).await;
-    assert!(ask(&connection, about("key=value")).await.is_ok(), "the first need not wait");
+    assert!(ask(&connection, about("key=value")).await.is_ok(), "the first request does not wait");
     let waits = tokio::spawn({
         let connection = connection.clone();
         async move { ask(&connection, about("key=value")).await }
@@ -211,7 +211,7 @@ async fn one_waiting_request_too_many_is_rejected_at_once() {
         assert_eq!(server.status.refused.grpc.load(Ordering::Relaxed), number);
     }
     clock.advance(Span::from_secs(60));
-    assert!(waits.await.unwrap().is_ok(), "who waits is not disturbed");
+    assert!(waits.await.unwrap().is_ok(), "the waiting request is admitted");
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn health_follows_the_drain_and_needs_no_token() {
     for mut stream in [watched, strange] {
         let next = stream.message().await.unwrap().unwrap();
         assert_eq!(next.status(), ServingStatus::NotServing);
-        assert!(stream.message().await.unwrap().is_none(), "and that is the end of it");
+        assert!(stream.message().await.unwrap().is_none(), "the stream ends");
     }
     let answer = health.check(about("")).await.unwrap();
     assert_eq!(answer.get_ref().status(), ServingStatus::NotServing);

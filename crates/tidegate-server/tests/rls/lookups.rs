@@ -6,7 +6,7 @@ use tidegate_server::protocol::grpc::proto::{Code, DescriptorStatus, RateLimitRe
 
 fn names(response: &RateLimitResponse) -> Vec<&str> {
     fn name(status: &DescriptorStatus) -> &str {
-        status.current_limit.as_ref().map_or("", |told| &told.name)
+        status.current_limit.as_ref().map_or("", |shown| &shown.name)
     }
     response.statuses.iter().map(name).collect()
 }
@@ -51,7 +51,11 @@ fn the_choice_on_a_level_is_final() {
     ]);
     assert_eq!(counted_by(&harness, "a=1, b=1"), "below exact");
     assert_eq!(counted_by(&harness, "a=2, c=1"), "below any");
-    assert_eq!(counted_by(&harness, "a=1, c=1"), "", "`a=1` was chosen, and has no `c` below it");
+    assert_eq!(
+        counted_by(&harness, "a=1, c=1"),
+        "",
+        "the tree chose `a=1`, which has no `c` below it"
+    );
 }
 
 #[test]
@@ -83,5 +87,9 @@ fn a_limit_replaces_others_in_the_same_request() {
         assert_eq!(answer.overall_code(), Code::Ok);
         assert_eq!(names(&answer), ["", "special"]);
     }
-    assert_eq!(counted_by(&harness, "a=1"), "plain", "alone it counts");
+    assert_eq!(
+        counted_by(&harness, "a=1"),
+        "plain",
+        "without the other descriptor the limit counts"
+    );
 }

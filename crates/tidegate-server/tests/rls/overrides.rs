@@ -6,35 +6,49 @@ use tidegate_server::protocol::grpc::proto::{Code, RateLimitOverride, RateLimitR
 use tonic::Code as Grpc;
 
 fn with_limit(entries: &str, requests_per_unit: u32, unit: Unit) -> RateLimitRequest {
-    let mut asked = descriptor(entries);
-    asked.limit =
+    let mut limited = descriptor(entries);
+    limited.limit =
         Some(RateLimitOverride { requests_per_unit, unit: unit.into(), unit_multiplier: None });
-    request([asked])
+    request([limited])
 }
 
 #[test]
 fn a_descriptors_own_limit_replaces_the_configured_one() {
     let shadow = LimitConfig { mode: Mode::Shadow, ..limit("calls", "1/h fixed", "a") };
     let harness = Harness::new(vec![shadow]);
-    let asked = with_limit("a=1", 2, Unit::Minute);
-    let first = harness.ask(&asked);
-    let told = first.statuses[0].current_limit.as_ref().unwrap();
-    assert_eq!((told.requests_per_unit, told.unit(), told.name.as_str()), (2, Unit::Minute, ""));
+    let limited = with_limit("a=1", 2, Unit::Minute);
+    let first = harness.ask(&limited);
+    let shown = first.statuses[0].current_limit.as_ref().unwrap();
+    assert_eq!((shown.requests_per_unit, shown.unit(), shown.name.as_str()), (2, Unit::Minute, ""));
     assert_eq!(first.statuses[0].duration_until_reset.unwrap().seconds, 58);
     assert_eq!(seen(&first), [(Code::Ok, 1)]);
-    assert_eq!(seen(&harness.ask(&asked)), [(Code::Ok, 0)]);
-    assert_eq!(seen(&harness.ask(&asked)), [(Code::OverLimit, 0)], "it is not in the shadow");
-    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 0)], "the other was not charged");
+    assert_eq!(seen(&harness.ask(&limited)), [(Code::Ok, 0)]);
+    assert_eq!(
+        seen(&harness.ask(&limited)),
+        [(Code::OverLimit, 0)],
+        "the descriptor's limit is not in shadow mode"
+    );
+    assert_eq!(
+        seen(&harness.ask(&about("a=1"))),
+        [(Code::Ok, 0)],
+        "the configured limit was not charged"
+    );
 }
 
 #[test]
 fn a_descriptors_own_limit_counts_each_descriptor_and_domain_separately() {
     let harness = Harness::new(Vec::new());
-    let asked = |entries: &str| with_limit(entries, 1, Unit::Day);
-    let mut elsewhere = asked("a=1");
+    let limited = |entries: &str| with_limit(entries, 1, Unit::Day);
+    let mut elsewhere = limited("a=1");
     elsewhere.domain = "elsewhere".to_owned();
-    let requests =
-        [asked("a=1"), asked("a=2"), asked("b=1"), asked("a=1, b=1"), asked("a=11"), elsewhere];
+    let requests = [
+        limited("a=1"),
+        limited("a=2"),
+        limited("b=1"),
+        limited("a=1, b=1"),
+        limited("a=11"),
+        elsewhere,
+    ];
     for request in &requests {
         assert_eq!(seen(&harness.ask(request)), [(Code::Ok, 0)], "{request:?}");
     }
@@ -52,15 +66,15 @@ fn a_descriptors_own_limit_may_admit_nothing() {
     assert_eq!(answer.overall_code(), Code::OverLimit);
     assert_eq!(seen(&answer), [(Code::OverLimit, 0), (Code::Ok, 10)]);
     assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().requests_per_unit, 0);
-    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 9)], "and nobody was charged");
+    assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 9)], "no limit was charged");
 }
 
 #[test]
 fn several_units_may_be_one_period() {
     let harness = Harness::new(Vec::new());
-    let mut asked = with_limit("a=1", 5, Unit::Second);
-    asked.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(10);
-    let answer = harness.ask(&asked);
+    let mut limited = with_limit("a=1", 5, Unit::Second);
+    limited.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(10);
+    let answer = harness.ask(&limited);
     assert_eq!(answer.statuses[0].duration_until_reset.unwrap().seconds, 8, "2220 to 2230");
     assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().unit_multiplier, Some(10));
 }
@@ -68,16 +82,18 @@ fn several_units_may_be_one_period() {
 #[test]
 fn a_period_that_no_rule_can_have_is_refused() {
     let harness = Harness::new(Vec::new());
-    let mut asked = with_limit("a=1", 5, Unit::Year);
-    asked.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(u32::MAX);
-    assert_eq!(harness.try_ask(&asked).unwrap_err().code(), Grpc::InvalidArgument);
+    let mut limited = with_limit("a=1", 5, Unit::Year);
+    limited.descriptors[0].limit.as_mut().unwrap().unit_multiplier = Some(u32::MAX);
+    assert_eq!(harness.try_ask(&limited).unwrap_err().code(), Grpc::InvalidArgument);
 }
 
 #[test]
 fn the_number_of_descriptors_own_limits_is_bounded() {
     let harness = Harness::new(Vec::new());
-    let mut asked = (1..2_000).map(|count| with_limit("a=1", count, Unit::Hour));
-    let refused = asked.find_map(|asked| harness.try_ask(&asked).err()).expect("not for 2 000");
+    let mut limited = (1..2_000).map(|count| with_limit("a=1", count, Unit::Hour));
+    let refused = limited
+        .find_map(|limited| harness.try_ask(&limited).err())
+        .expect("the server refuses before 2,000 limits");
     assert_eq!(refused.code(), Grpc::ResourceExhausted);
     assert_eq!(harness.ask(&with_limit("a=1", 1, Unit::Hour)).overall_code(), Code::OverLimit);
 }

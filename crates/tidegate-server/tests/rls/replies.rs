@@ -64,7 +64,7 @@ fn a_denial_forever_has_no_retry_after() {
     assert_eq!(
         header(&harness.ask(&both), "Retry-After"),
         None,
-        "nor if a wait helped with another"
+        "also if the other limit would admit the request later"
     );
 }
 

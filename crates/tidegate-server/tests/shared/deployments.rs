@@ -5,17 +5,17 @@ use std::time::Duration;
 use tidegate_testbed::{Cluster, RedisServer, Sentinels};
 
 const LIMITS: &str = "[limits.three]\nrule = \"3/day burst 3\"\non_error = \"deny\"\n";
-/// An election takes seconds; more only on a busy machine.
+/// An election takes some seconds, and more on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether `TIDE.CHECK` of this key says yes.
+/// Returns whether `TIDE.CHECK` allows this key.
 async fn resp(harness: &mut Harness, key: &str) -> bool {
     let said = harness.say(&[&format!("TIDE.CHECK three {key}")]).await;
     assert!(said.starts_with("*5 "), "{said}");
     said.starts_with("*5 :1 ")
 }
 
-/// Whether `POST /v1/check` does.
+/// Returns whether `POST /v1/check` allows this key.
 async fn http(harness: &Harness, key: &str) -> bool {
     let body = format!(r#"{{"limit":"three","key":"{key}"}}"#);
     let (status, body) = harness.post("/v1/check", &body).await;
@@ -23,8 +23,8 @@ async fn http(harness: &Harness, key: &str) -> bool {
     body.contains(r#""allow":true"#)
 }
 
-/// Two servers and two wires: three pass, and no more.
-async fn is_shared(harnesses: &mut [Harness; 2], key: &str) {
+/// Asserts that two servers together admit three requests of a key over RESP and HTTP, and no more.
+async fn assert_shared(harnesses: &mut [Harness; 2], key: &str) {
     let [one, other] = harnesses;
     assert!(resp(one, key).await && http(other, key).await && resp(other, key).await, "{key}");
     assert!(!http(one, key).await && !resp(one, key).await, "{key}");
@@ -35,7 +35,7 @@ async fn harnesses(url: &str) -> [Harness; 2] {
     [Harness::new(url, LIMITS).await, Harness::new(url, LIMITS).await]
 }
 
-/// How many servers of the store the operator is told of, and that they answer.
+/// Returns the number of Redis servers that `/readyz?verbose` reports as answering.
 async fn answering(harness: &Harness) -> usize {
     let (_, body) = harness.admin("/readyz?verbose").await;
     body.lines().filter(|line| line.starts_with("[+] the store at ")).count()
@@ -48,7 +48,7 @@ async fn becomes(harness: &Harness, word: &str) {
         }
     };
     let in_time = tokio::time::timeout(PATIENCE, noticed).await;
-    in_time.unwrap_or_else(|_| panic!("it is never {word}"));
+    in_time.unwrap_or_else(|_| panic!("the status is never {word}"));
 }
 
 #[tokio::test]
@@ -60,14 +60,14 @@ async fn limits_are_shared_through_a_server_with_tls_and_a_password() {
     };
     let mut harnesses = harnesses(&at("limiter:secret@")).await;
     becomes(&harnesses[0], "ok\n").await;
-    is_shared(&mut harnesses, "alice").await;
+    assert_shared(&mut harnesses, "alice").await;
     assert_eq!(answering(&harnesses[0]).await, 1);
-    // Who has no password is told so, and not let in.
-    let stranger = Harness::new(&at(""), LIMITS).await;
-    assert_eq!(stranger.admin("/readyz").await, (503, "denying\n".to_owned()));
-    let (_, body) = stranger.admin("/readyz?verbose").await;
+    // A server without the password reports the error and denies.
+    let anonymous = Harness::new(&at(""), LIMITS).await;
+    assert_eq!(anonymous.admin("/readyz").await, (503, "denying\n".to_owned()));
+    let (_, body) = anonymous.admin("/readyz?verbose").await;
     assert!(body.contains("[!] the store at localhost:"), "{body}");
-    assert!(!http(&stranger, "bob").await);
+    assert!(!http(&anonymous, "bob").await);
 }
 
 #[tokio::test]
@@ -78,20 +78,20 @@ async fn limits_are_shared_through_sentinels_and_a_new_primary_is_found() {
     let url = format!("redis+sentinel://{}/{}", hosts.join(","), sentinels.master_name());
     let mut harnesses = harnesses(&url).await;
     becomes(&harnesses[0], "ok\n").await;
-    is_shared(&mut harnesses, "alice").await;
-    let is_told = async |harness: &Harness, primary: String| {
+    assert_shared(&mut harnesses, "alice").await;
+    let assert_reported = async |harness: &Harness, primary: String| {
         let (_, body) = harness.admin("/readyz?verbose").await;
         assert!(body.contains(&format!("[+] the store at {primary} answers")), "{body}");
     };
-    is_told(&harnesses[0], sentinels.primary().address().to_string()).await;
+    assert_reported(&harnesses[0], sentinels.primary().address().to_string()).await;
     sentinels.kill_primary();
     becomes(&harnesses[0], "denying\n").await;
     let primary = sentinels.wait_for_new_primary(PATIENCE);
     for harness in &harnesses {
         becomes(harness, "ok\n").await;
     }
-    is_told(&harnesses[0], primary.address().to_string()).await;
-    is_shared(&mut harnesses, "bob").await;
+    assert_reported(&harnesses[0], primary.address().to_string()).await;
+    assert_shared(&mut harnesses, "bob").await;
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn limits_are_shared_through_a_cluster_and_the_loss_of_one_primary_is_repo
     becomes(&harnesses[0], "ok\n").await;
     assert_eq!(answering(&harnesses[0]).await, 3);
     for number in 0..12 {
-        is_shared(&mut harnesses, &format!("alice-{number}")).await;
+        assert_shared(&mut harnesses, &format!("alice-{number}")).await;
     }
     cluster.kill_primary_of_slot(cluster.slot_of("tg:{bob}:three"));
     becomes(&harnesses[0], "degraded\n").await;
@@ -111,10 +111,10 @@ async fn limits_are_shared_through_a_cluster_and_the_loss_of_one_primary_is_repo
     for harness in &harnesses {
         becomes(harness, "ok\n").await;
     }
-    is_shared(&mut harnesses, "bob").await;
+    assert_shared(&mut harnesses, "bob").await;
 }
 
-/// Nobody lends to who has just come; then one lease is for many requests.
+/// A new server gets no lease at first; afterwards one lease decides many requests.
 #[tokio::test]
 async fn with_leases_hot_keys_are_decided_locally_within_the_rule() {
     let redis = RedisServer::start();
@@ -133,7 +133,7 @@ async fn with_leases_hot_keys_are_decided_locally_within_the_rule() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, lends).await.expect("nothing is ever lent");
+        tokio::time::timeout(PATIENCE, lends).await.expect("the server never gets a lease");
     }
     let asked = scripts(&redis);
     let mut passed = 0;
@@ -141,14 +141,14 @@ async fn with_leases_hot_keys_are_decided_locally_within_the_rule() {
         let said = harnesses[turn % 2].say(&["TIDE.CHECK hot alice"]).await;
         passed += u64::from(said.starts_with("*5 :1 "));
     }
-    // Half of it is for leases, and what is lent and not used is lost with its lease.
+    // Half of the limit is for leases, and the unused part of a lease is lost when it ends.
     assert!((250..=600).contains(&passed), "{passed}");
     let asked = scripts(&redis) - asked;
-    assert!(asked < passed, "{asked} scripts for {passed} that have passed");
+    assert!(asked < passed, "{asked} scripts for {passed} admitted requests");
     assert_eq!(harnesses[0].admin("/readyz").await, (200, "ok\n".to_owned()));
 }
 
-/// How many scripts the server was asked to run.
+/// Returns the number of scripts that Redis has run.
 fn scripts(redis: &RedisServer) -> u64 {
     let calls = |line: &str| -> Option<u64> {
         let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;

@@ -13,7 +13,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 const LIMITS: &str = "[limits.api]\nrule = \"9/s\"\n";
 const EVICTS: &str = "it evicts keys (maxmemory-policy allkeys-lru)";
 
-/// Keeps what is said at `WARN`.
+/// Collects the log lines at `WARN`.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<String>>);
 
@@ -38,23 +38,23 @@ impl Subscriber for Lines {
 
 impl Visit for Lines {
     fn record_debug(&mut self, _: &Field, value: &dyn fmt::Debug) {
-        let mut lines = self.0.lock().expect("nobody panics with it");
-        writeln!(lines, "{value:?}").expect("a text takes all");
+        let mut lines = self.0.lock().expect("no thread panics while it holds the lock");
+        writeln!(lines, "{value:?}").expect("writing to a string does not fail");
     }
 }
 
-/// Until the operator is told so, or not any more.
-async fn is_told(harness: &Harness, what: &str, is_there: bool) {
+/// Waits until `/readyz?verbose` contains the text, or no longer contains it.
+async fn wait_for_report(harness: &Harness, what: &str, is_there: bool) {
     let told = async {
         while harness.admin("/readyz?verbose").await.1.contains(what) != is_there {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let in_time = tokio::time::timeout(Duration::from_secs(20), told).await;
-    in_time.unwrap_or_else(|_| panic!("`{what}` is never told: {is_there}"));
+    in_time.unwrap_or_else(|_| panic!("`{what}` in the report: never {is_there}"));
 }
 
-/// On one thread: who listens hears what is said on it.
+/// The test has one thread, because the subscriber receives the log of its own thread only.
 // T34
 #[tokio::test]
 async fn a_redis_that_evicts_keys_causes_one_warning_and_is_still_used() {
@@ -67,17 +67,17 @@ async fn a_redis_that_evicts_keys_causes_one_warning_and_is_still_used() {
     let proxy = FaultProxy::to(redis.address());
     let harness = Harness::new(&proxy.url(), LIMITS).await;
     tokio::spawn(daemon::examine_store(Arc::downgrade(&harness.server)));
-    is_told(&harness, EVICTS, true).await;
+    wait_for_report(&harness, EVICTS, true).await;
     assert_eq!(harness.admin("/readyz").await, (200, "ok\n".to_owned()));
     let line = format!("[!] the store at {}: once it has used 104857600 bytes", proxy.address());
     let (_, body) = harness.admin("/readyz?verbose").await;
     assert!(body.contains(&line) && body.ends_with("\nok\n"), "{body}");
-    // It is looked at again when it has come back, and what is known is not said again.
+    // The server examines Redis again when it is back, and does not repeat known warnings.
     proxy.set(Fault::Refuse);
-    is_told(&harness, "does not answer", true).await;
+    wait_for_report(&harness, "does not answer", true).await;
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
     proxy.set(Fault::Pass);
-    is_told(&harness, "if maxmemory is ever set", true).await;
+    wait_for_report(&harness, "if maxmemory is ever set", true).await;
     let said = lines.0.lock().unwrap().clone();
     assert_eq!(said.matches("once it has used").count(), 1, "{said}");
     assert_eq!(said.matches("if maxmemory is ever set").count(), 1, "{said}");
@@ -86,19 +86,20 @@ async fn a_redis_that_evicts_keys_causes_one_warning_and_is_still_used() {
 // T34
 #[tokio::test]
 async fn a_correct_redis_causes_no_warning() {
-    // What nobody listens to on the thread that says it first is not said on any other either: so this listens too.
+    // `tracing` caches per call site whether a subscriber wants its events. Without a subscriber here, the cache could disable the
+    // warnings of the test above.
     let _listening = tracing::subscriber::set_default(Lines::default());
     let redis = RedisServer::start();
     let harness = Harness::new(&redis.url(), LIMITS).await;
-    let store = harness.server.engine.store().shared().expect("it is Redis");
+    let store = harness.server.engine.store().shared().expect("the store is Redis");
     store.examine().await;
     assert_eq!(store.findings(), []);
     let (_, body) = harness.admin("/readyz?verbose").await;
     assert!(!body.contains("[!]"), "{body}");
     redis.command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     store.examine().await;
-    is_told(&harness, "maxmemory-policy volatile-ttl", true).await;
-    // Who cannot be asked is not forgotten, and nothing is found twice.
+    wait_for_report(&harness, "maxmemory-policy volatile-ttl", true).await;
+    // The findings about a server that does not answer stay, and no finding is repeated.
     redis.kill();
     store.examine().await;
     assert_eq!(store.findings().len(), 1);

@@ -6,7 +6,7 @@ use tidegate_testbed::RedisServer;
 
 const PAGE: &str = include_str!("../../../../docs/guide/redis.md");
 
-/// The blocks of this language on the page.
+/// Returns the page's code blocks in this language.
 fn blocks(language: &str) -> impl Iterator<Item = &str> {
     let parts = PAGE.split("```").skip(1).step_by(2);
     parts.filter_map(move |part| part.strip_prefix(language)?.strip_prefix('\n'))
@@ -23,7 +23,7 @@ fn the_guides_configurations_are_valid() {
 
 #[tokio::test]
 async fn the_guides_redis_user_has_all_permissions_and_keys_have_the_documented_names() {
-    let user = blocks("text").next().expect("there is one").trim();
+    let user = blocks("text").next().expect("the page has a text block").trim();
     let redis = RedisServer::builder().acl(user).start();
     let rules = [
         "10/s",
@@ -53,7 +53,7 @@ async fn the_guides_redis_user_has_all_permissions_and_keys_have_the_documented_
     }
     let said = harness.say(&["TIDE.ACQUIRE pool k"]).await;
     assert!(said.starts_with("*5 :1 "), "{said}");
-    let lease = said.rsplit(' ').next().expect("it is the last");
+    let lease = said.rsplit(' ').next().expect("the reply ends with the lease");
     assert_eq!(harness.say(&[&format!("TIDE.RELEASE {lease}")]).await, ":1");
     assert!(harness.say(&["CL.THROTTLE user:1 15 30 60"]).await.starts_with("*5 :0 "));
     assert_eq!(harness.say(&["TIDE.RESET l0 k"]).await, "+OK");

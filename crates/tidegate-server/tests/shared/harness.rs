@@ -1,4 +1,4 @@
-//! A server with a Redis of its own, and a session, without sockets.
+//! A server with its own Redis, and a RESP session, without sockets.
 
 use http::Request;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ impl Harness {
         let text = format!("[store]\nurl = \"{url}\"\n{limits}");
         let config: Config =
             config::read(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
-        let store = config.store.clone().expect("it has one");
+        let store = config.store.clone().expect("the configuration has a store");
         // A long deadline, because a busy machine must not make the server decide without Redis.
         let (address, settings) = config::store_client(&store);
         let settings = settings.deadline(Duration::from_secs(10));
@@ -55,8 +55,11 @@ impl Harness {
     /// Returns status and body of a POST.
     pub(crate) async fn post(&self, path: &str, body: &str) -> (u16, String) {
         let request = Request::post(path).header("content-type", "application/json");
-        let (parts, ()) =
-            request.header("host", "localhost").body(()).expect("it is a request").into_parts();
+        let (parts, ()) = request
+            .header("host", "localhost")
+            .body(())
+            .expect("the request is valid")
+            .into_parts();
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
         read(
             &tidegate_server::protocol::http::answer(&self.server, &parts, body.as_bytes(), peer)
@@ -67,12 +70,12 @@ impl Harness {
     /// Returns status and body of a GET from the admin listener.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         let request = Request::get(path).header("host", "localhost");
-        let (parts, ()) = request.body(()).expect("it is a request").into_parts();
+        let (parts, ()) = request.body(()).expect("the request is valid").into_parts();
         read(&tidegate_server::protocol::admin::answer(&self.server, &parts).await)
     }
 }
 
 fn read(answered: &RawResponse) -> (u16, String) {
     let status = answered.status().as_u16();
-    (status, String::from_utf8(answered.body().to_vec()).expect("it is text"))
+    (status, String::from_utf8(answered.body().to_vec()).expect("the body is UTF-8"))
 }

@@ -1,15 +1,15 @@
-//! A request with an id is charged once, over every protocol and by every server, in memory and in Redis.
+//! A request with an id is charged once by all servers and protocols together, in memory and in Redis.
 
 use crate::harness::Harness;
 use tidegate_testbed::RedisServer;
 
-/// So slow that nothing comes back while the test runs.
+/// Limits that refill so slowly that nothing changes while the test runs.
 const LIMITS: &str = "[limits.a]\nrule = \"1/week burst 10\"\n\
                       [limits.log]\nrule = \"10/week sliding-log\"\n\
-                      [limits.line]\nrule = \"1/week queue capacity 10\"\n";
+                      [limits.queue]\nrule = \"1/week queue capacity 10\"\n";
 
-/// What is asked of a limit in turn: a cost, an id or none, whether it passes, and what is left then.
-const STORY: [(u64, &str, bool, u64); 11] = [
+/// Requests in order: the cost, the id or none, whether the request is allowed, and how much remains.
+const REQUESTS: [(u64, &str, bool, u64); 11] = [
     (3, "one", true, 7),
     (3, "one", true, 7),
     (2, "", true, 5),
@@ -17,7 +17,7 @@ const STORY: [(u64, &str, bool, u64); 11] = [
     (3, "two", true, 2),
     (3, "three", false, 2),
     (3, "three", false, 2),
-    // Another cost is another request.
+    // The same id with another cost is another request.
     (2, "one", true, 0),
     (3, "one", true, 7),
     (2, "one", true, 0),
@@ -41,23 +41,23 @@ async fn by_http(harness: &Harness, limit: &str, cost: u64, id: &str) -> (bool, 
     (status == 200, remaining.unwrap_or_else(|| panic!("{said}")))
 }
 
-/// Each line is heard by the next of the servers, by one wire and by the other in turn.
-async fn goes_as_told(mut harnesses: Vec<Harness>, limit: &str) {
-    for (turn, (cost, id, passes, remaining)) in STORY.into_iter().enumerate() {
+/// Sends [`REQUESTS`] to the servers in turn, over HTTP and RESP in turn, and asserts the answers.
+async fn assert_answers(mut harnesses: Vec<Harness>, limit: &str) {
+    for (turn, (cost, id, passes, remaining)) in REQUESTS.into_iter().enumerate() {
         let count = harnesses.len();
         let harness = &mut harnesses[turn / 2 % count];
         let said = match turn % 2 {
             0 => by_http(harness, limit, cost, id).await,
             _ => by_resp(harness, limit, cost, id).await,
         };
-        assert_eq!(said, (passes, remaining), "{limit}: line {turn}, {cost} {id}");
+        assert_eq!(said, (passes, remaining), "{limit}: request {turn}, {cost} {id}");
     }
 }
 
 #[tokio::test]
 async fn in_memory_a_request_with_an_id_is_charged_once() {
     for limit in ["a", "log"] {
-        goes_as_told(vec![Harness::in_memory(LIMITS)], limit).await;
+        assert_answers(vec![Harness::in_memory(LIMITS)], limit).await;
     }
 }
 
@@ -69,20 +69,20 @@ async fn in_redis_a_request_with_an_id_is_charged_once_by_all_servers() {
             Harness::new(&redis.url(), LIMITS).await,
             Harness::new(&redis.url(), LIMITS).await,
         ];
-        goes_as_told(harnesses, limit).await;
+        assert_answers(harnesses, limit).await;
     }
 }
 
-/// It has its turn in the line, and does not get a second one.
+/// The repeated request keeps its place in the queue and does not get a second one.
 #[tokio::test]
 async fn a_repeated_request_that_waits_gets_the_same_wait() {
     let redis = RedisServer::start();
     for mut harness in [Harness::in_memory(LIMITS), Harness::new(&redis.url(), LIMITS).await] {
-        harness.say(&["TIDE.CHECK line key COST 4"]).await;
-        let first = harness.say(&["TIDE.CHECK line key COST 2 ID one"]).await;
+        harness.say(&["TIDE.CHECK queue key COST 4"]).await;
+        let first = harness.say(&["TIDE.CHECK queue key COST 2 ID one"]).await;
         assert!(first.starts_with("*5 :1 "), "{first}");
-        harness.say(&["TIDE.CHECK line key"]).await;
-        assert_eq!(harness.say(&["TIDE.CHECK line key COST 2 ID one"]).await, first);
+        harness.say(&["TIDE.CHECK queue key"]).await;
+        assert_eq!(harness.say(&["TIDE.CHECK queue key COST 2 ID one"]).await, first);
     }
 }
 

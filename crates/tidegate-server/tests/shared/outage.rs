@@ -8,15 +8,15 @@ const LIMITS: &str = "[limits.share]\nrule = \"1/day\"\n\
                       [limits.open]\nrule = \"1/day\"\non_error = \"allow\"\n\
                       [limits.shut]\nrule = \"1/day\"\non_error = \"deny\"\n";
 
-/// Until the server has noticed, whichever way.
-pub(crate) async fn is_noticed(harness: &Harness, word: &str) {
+/// Waits until `/readyz` has this body.
+pub(crate) async fn wait_for_status(harness: &Harness, word: &str) {
     let noticed = async {
         while harness.admin("/readyz").await.1 != word {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let in_time = tokio::time::timeout(Duration::from_secs(20), noticed).await;
-    in_time.unwrap_or_else(|_| panic!("it is never {word}"));
+    in_time.unwrap_or_else(|_| panic!("the status is never {word}"));
 }
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn each_limit_follows_its_on_error_and_other_requests_fail() {
     assert_eq!(harness.admin("/readyz").await, (200, "ok\n".to_owned()));
     assert_eq!(harness.say(&["TIDE.CHECK open k"]).await, "*5 :1 :1 :0 :0 :86400000");
     redis.kill();
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     assert!(harness.say(&["TIDE.CHECK open k"]).await.starts_with("*5 :1 "));
     assert_eq!(harness.say(&["TIDE.CHECK shut k"]).await.split(' ').nth(1), Some(":0"));
     assert!(harness.say(&["TIDE.CHECK share k"]).await.starts_with("*5 :1 :1 :0 "));
@@ -44,13 +44,13 @@ async fn each_limit_follows_its_on_error_and_other_requests_fail() {
     assert_eq!((status, body.contains(r#""allow":true"#)), (200, true), "{body}");
 }
 
-/// A client that is told of more than any store has confirmed would take it.
+/// A client would use a remaining count that no store has confirmed.
 #[tokio::test]
 async fn numbers_that_only_the_store_has_are_not_sent() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), LIMITS).await;
     redis.kill();
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     assert_eq!(harness.say(&["TIDE.CHECK open k"]).await, "*5 :1 :1 :-1 :0 :-1");
     assert_eq!(harness.say(&["TIDE.CHECK shut k"]).await, "*5 :0 :1 :0 :1000 :-1");
     let (status, body) = harness.post("/v1/check", r#"{"limit":"open","key":"k"}"#).await;
@@ -69,7 +69,7 @@ async fn explain_says_what_decides_without_the_store() {
         format!("{LIMITS}[limits.closed]\nrule = \"0/s\"\nwhen = {{ path = \"/closed\" }}\n");
     let mut harness = Harness::new(&redis.url(), &limits).await;
     redis.kill();
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     let (status, body) = harness.post("/v1/explain", r#"{"method":"GET","path":"/x"}"#).await;
     assert_eq!(status, 200, "{body}");
     let start = r#"{"verdict":"deny","decided_by":"shut","#;
@@ -86,7 +86,7 @@ async fn explain_says_what_decides_without_the_store() {
     }
     let (_, body) = harness.post("/v1/explain", r#"{"method":"GET","path":"/closed"}"#).await;
     assert!(body.starts_with(r#"{"verdict":"deny","decided_by":"closed","#), "{body}");
-    // What is told is what is done: nothing was taken by it.
+    // The decision is the explained one, because the explanation charged nothing.
     assert!(harness.say(&["TIDE.CHECK share k"]).await.starts_with("*5 :1 :1 :0 "));
     for line in ["TIDE.CHECK closed k", "TIDE.PEEK closed k"] {
         assert_eq!(harness.say(&[line]).await, "*5 :0 :0 :0 :-1 :0", "{line}");
@@ -104,7 +104,7 @@ async fn several_limits_are_charged_together_or_not_at_all() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), LIMITS).await;
     redis.kill();
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     let said = harness.say(&["TIDE.CHECKALL share k 1 shut k 1"]).await;
     assert!(said.starts_with("*2 *5 :0 "), "{said}");
     let said = harness.say(&["TIDE.CHECKALL share k 1 open k 1"]).await;
@@ -118,7 +118,7 @@ async fn the_operator_sees_an_outage_and_the_server_recovers() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), LIMITS).await;
     redis.kill();
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     harness.say(&["TIDE.CHECK open k", "TIDE.CHECK 9/s k", "CL.THROTTLE k 1 1 1"]).await;
     let (status, body) = harness.admin("/readyz?verbose").await;
     assert_eq!(status, 200);
@@ -137,7 +137,7 @@ async fn the_operator_sees_an_outage_and_the_server_recovers() {
         assert!(metrics.lines().any(|other| other == line), "{line}\nis not in\n{metrics}");
     }
     redis.restart();
-    is_noticed(&harness, "ok\n").await;
+    wait_for_status(&harness, "ok\n").await;
     assert!(harness.admin("/metrics").await.1.contains("tidegate_store_up 1"));
     assert!(harness.say(&["TIDE.PEEK share k COST 0"]).await.starts_with("*5 :1 "));
 }
@@ -148,10 +148,10 @@ async fn a_server_that_only_denies_is_not_ready() {
     let shut = "[limits.shut]\nrule = \"1/day\"\non_error = \"deny\"\n";
     let harness = Harness::new(&redis.url(), shut).await;
     redis.kill();
-    is_noticed(&harness, "denying\n").await;
+    wait_for_status(&harness, "denying\n").await;
     assert_eq!(harness.admin("/readyz").await.0, 503);
     redis.restart();
-    is_noticed(&harness, "ok\n").await;
+    wait_for_status(&harness, "ok\n").await;
 }
 
 #[tokio::test]
@@ -160,7 +160,8 @@ async fn a_release_during_an_outage_reaches_the_store_later() {
     let proxy = FaultProxy::to(redis.address());
     let pool = "[limits.pool]\nrule = \"concurrency 1\"\n";
     let mut harness = Harness::new(&proxy.url(), pool).await;
-    let lease = |said: &str| said.rsplit(' ').next().expect("it is the last word").to_owned();
+    let lease =
+        |said: &str| said.rsplit(' ').next().expect("the reply ends with the lease").to_owned();
     let mut leases = Vec::new();
     for key in ["a", "b"] {
         let said = harness.say(&[&format!("TIDE.ACQUIRE pool {key}")]).await;
@@ -168,14 +169,14 @@ async fn a_release_during_an_outage_reaches_the_store_later() {
         leases.push(lease(&said));
     }
     proxy.set(Fault::Refuse);
-    is_noticed(&harness, "degraded\n").await;
+    wait_for_status(&harness, "degraded\n").await;
     let said = harness.say(&[&format!("TIDE.RELEASE {}", leases[0])]).await;
     assert!(said.starts_with("-TRYAGAIN the permit will be released as soon as"), "{said}");
     let body = format!(r#"{{"lease":"{}"}}"#, leases[1]);
     let (status, body) = harness.post("/v1/release", &body).await;
     assert!(status == 503 && body.contains("as soon as the store answers"), "{status} {body}");
     proxy.set(Fault::Pass);
-    is_noticed(&harness, "ok\n").await;
+    wait_for_status(&harness, "ok\n").await;
     for key in ["a", "b"] {
         let is_free = async {
             while !harness.say(&[&format!("TIDE.ACQUIRE pool {key}")]).await.starts_with("*5 :1 ") {
@@ -183,6 +184,6 @@ async fn a_release_during_an_outage_reaches_the_store_later() {
             }
         };
         let in_time = tokio::time::timeout(Duration::from_secs(20), is_free).await;
-        in_time.unwrap_or_else(|_| panic!("`{key}` is never free"));
+        in_time.unwrap_or_else(|_| panic!("the permit of `{key}` is never released"));
     }
 }

@@ -1,5 +1,5 @@
 //! Commands of a pipeline are sent to Redis at the same time and decided in order.
-#![expect(clippy::disallowed_methods, reason = "how long a line is, only a real clock knows")]
+#![expect(clippy::disallowed_methods, reason = "the test measures real round trips")]
 
 use crate::harness::Harness;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tidegate_testbed::{Fault, FaultProxy, RedisServer};
 
 const LIMITS: &str =
     "[limits.a]\nrule = \"1/day burst 100\"\n[limits.pool]\nrule = \"concurrency 2 lease 30s\"\n";
-/// A long line.
+/// Delay of the connection to Redis.
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,7 +46,7 @@ async fn commands_about_one_key_are_decided_in_their_order() {
     assert_eq!(denied[1], "*5 :1 :100 :100 :0 :0 +PONG");
 }
 
-/// It stops nobody, and is charged for what passes.
+/// The limits in shadow mode are charged for the requests that the other limit admits.
 #[tokio::test]
 async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_denies_nothing() {
     let limits = "[limits.api]\nrule = \"3/h\"\n\
@@ -57,7 +57,7 @@ async fn a_limit_in_shadow_mode_is_checked_in_redis_with_others_and_denies_nothi
     let mut passed = 0;
     for _ in 0..6 {
         let said = harness.say(&["TIDE.CHECKALL api k 1 wide k 1 narrow k 1"]).await;
-        let api = said.split("*5 ").nth(1).expect("there is a decision");
+        let api = said.split("*5 ").nth(1).expect("the reply has a decision");
         passed += usize::from(api.starts_with(":1 "));
     }
     assert_eq!(passed, 3);
@@ -104,7 +104,8 @@ async fn permits_are_acquired_and_released_in_redis() {
     let redis = RedisServer::start();
     let mut harnesses =
         [Harness::new(&redis.url(), LIMITS).await, Harness::new(&redis.url(), LIMITS).await];
-    let lease = |said: &str| said.rsplit(' ').next().expect("it is the last").to_owned();
+    let lease =
+        |said: &str| said.rsplit(' ').next().expect("the reply ends with the lease").to_owned();
     let first = harnesses[0].say(&["TIDE.ACQUIRE pool db"]).await;
     assert!(first.starts_with("*5 :1 :2 :1 :30000 $32 "), "{first}");
     assert!(harnesses[1].say(&["TIDE.ACQUIRE pool db"]).await.starts_with("*5 :1 :2 :0 "));
@@ -121,7 +122,7 @@ async fn keys_of_cl_throttle_are_shared_and_reset() {
         [Harness::new(&redis.url(), "").await, Harness::new(&redis.url(), "").await];
     assert_eq!(harnesses[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
     assert!(harnesses[1].say(&["CL.THROTTLE k 0 1 3600"]).await.starts_with("*5 :1 :1 :0 :"));
-    assert_eq!(harnesses[1].say(&["DEL k nobody"]).await, ":1");
+    assert_eq!(harnesses[1].say(&["DEL k unused"]).await, ":1");
     assert_eq!(harnesses[0].say(&["CL.THROTTLE k 0 1 3600"]).await, "*5 :0 :1 :0 :-1 :3600");
     assert!(harnesses[0].say(&["INFO"]).await.contains("allowed:2"));
 }
@@ -136,7 +137,7 @@ async fn a_request_that_one_limit_denies_is_not_counted_as_allowed_by_others() {
     }
     let limits = harness.server.engine.limits();
     let counted = |name: &str| {
-        let stats = limits.get(name).expect("it is there").counters().stats();
+        let stats = limits.get(name).expect("the limit exists").counters().stats();
         (stats.allowed, stats.denied)
     };
     assert_eq!((counted("a"), counted("one")), ((1, 0), (1, 2)));

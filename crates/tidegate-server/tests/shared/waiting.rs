@@ -1,4 +1,4 @@
-//! T47: more requests wait for Redis than may.
+//! T47: more requests wait for Redis than the maximum.
 
 use crate::harness::Harness;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ async fn a_release_is_accepted_however_many_requests_wait() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), TWO).await;
     let taken = harness.say(&["TIDE.ACQUIRE pool db"]).await;
-    let lease = taken.split(' ').next_back().expect("it has one").to_owned();
+    let lease = taken.split(' ').next_back().expect("the reply has a lease").to_owned();
     harness.server.status.waiting.store(2, Ordering::Relaxed);
     assert_eq!(harness.say(&["TIDE.ACQUIRE pool db"]).await, BUSY);
     assert_eq!(harness.say(&["DEL k"]).await, BUSY);
@@ -38,7 +38,11 @@ async fn a_release_is_accepted_however_many_requests_wait() {
     let release = format!(r#"{{"lease":"{lease}"}}"#);
     let (status, body) = harness.post("/v1/release", &release).await;
     assert_eq!((status, &*body), (200, r#"{"released":true}"#));
-    assert_eq!(harness.say(&[&format!("TIDE.RELEASE {lease}")]).await, ":0", "it was given back");
+    assert_eq!(
+        harness.say(&[&format!("TIDE.RELEASE {lease}")]).await,
+        ":0",
+        "the permit was already released"
+    );
 }
 
 #[tokio::test]
@@ -53,5 +57,5 @@ async fn a_check_acquires_no_permit() {
     let (_, said) = harness.post("/v1/peek", alone).await;
     assert!(said.contains(r#""remaining":8"#), "all nine are free: {said}");
     let said = harness.say(&["TIDE.PEEK 9/min k COST 0"]).await;
-    assert!(said.starts_with("*5 :1 :9 :9 "), "and nobody was charged: {said}");
+    assert!(said.starts_with("*5 :1 :9 :9 "), "no limit was charged: {said}");
 }

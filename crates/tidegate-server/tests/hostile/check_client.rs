@@ -1,22 +1,22 @@
-//! A harmless client.
+//! A harmless client: it sends one request at a time and reads each answer.
 
 use crate::frames::{
-    DATA, END_STREAM, Frame, HEADERS, NO_TABLE, OK, PREFACE, RESOURCE_EXHAUSTED, WINDOW_UPDATE,
-    call, frame, grpc_status, stream, whole,
+    DATA, END_STREAM, Frame, HEADERS, NO_HEADER_TABLE, OK, PREFACE, RESOURCE_EXHAUSTED,
+    WINDOW_UPDATE, call, complete_frames, frame, grpc_status, stream,
 };
 use crate::harness::{Peer, array};
 use std::io::Read;
 use std::time::{Duration, Instant};
 use tidegate_server::net::{Running, Wire};
 
-/// Somebody who asks one thing at a time.
-pub(crate) struct Asker {
+/// A client that sends one request at a time.
+pub(crate) struct CheckClient {
     wire: Wire,
     peer: Peer,
-    asked: usize,
+    checks: usize,
 }
 
-impl Asker {
+impl CheckClient {
     pub(crate) fn new(wire: Wire, running: &Running) -> Self {
         let at = running.addresses;
         let mut peer = match wire {
@@ -25,19 +25,19 @@ impl Asker {
             Wire::Http | Wire::Admin => Peer::new(at.http),
         };
         if wire == Wire::Grpc {
-            // As much as is ever answered may come without our asking for more.
+            // The window is large enough for all answers.
             let window = frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0, 0]);
-            assert!(peer.say([PREFACE, &NO_TABLE, &window].concat()));
+            assert!(peer.send([PREFACE, &NO_HEADER_TABLE, &window].concat()));
         }
-        Self { wire, peer, asked: 0 }
+        Self { wire, peer, checks: 0 }
     }
 
-    /// Whether it was decided; if not, it was refused as the wire has it.
-    pub(crate) fn ask(&mut self) -> bool {
-        self.asked += 1;
+    /// Sends a request. Returns `true` if the answer is a decision, and `false` if it is the protocol's overload error.
+    pub(crate) fn check(&mut self) -> bool {
+        self.checks += 1;
         match self.wire {
             Wire::Resp => {
-                self.peer.say(array(&[b"TIDE.CHECK", b"1000000/s", b"key"]));
+                self.peer.send(array(&[b"TIDE.CHECK", b"1000000/s", b"key"]));
                 let answer = self.peer.line();
                 if answer == "*5" {
                     (0..5).for_each(|_| assert!(self.peer.line().starts_with(':')));
@@ -46,15 +46,15 @@ impl Asker {
                 assert!(answer.starts_with("-BUSY "), "{answer}");
                 false
             }
-            Wire::Http | Wire::Admin => self.ask_http(),
-            Wire::Grpc => self.ask_grpc(),
+            Wire::Http | Wire::Admin => self.check_http(),
+            Wire::Grpc => self.check_grpc(),
         }
     }
 
-    fn ask_http(&mut self) -> bool {
+    fn check_http(&mut self) -> bool {
         let body = r#"{"rule":"1000000/s","key":"key"}"#;
         let head = "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
-        self.peer.say(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        self.peer.send(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
         let status = self.peer.line();
         let mut fields: Vec<String> = Vec::new();
         while fields.last().is_none_or(|field| !field.is_empty()) {
@@ -69,16 +69,19 @@ impl Asker {
         !is_refused
     }
 
-    fn ask_grpc(&mut self) -> bool {
-        let stream = stream(self.asked - 1);
-        self.peer.say(call(stream));
-        let (mut heard, mut piece) = (Vec::new(), [0; 1_024]);
+    fn check_grpc(&mut self) -> bool {
+        let stream = stream(self.checks - 1);
+        self.peer.send(call(stream));
+        let (mut received, mut piece) = (Vec::new(), [0; 1_024]);
         loop {
             let read = self.peer.0.read(&mut piece).expect("it is answered");
-            assert!(read > 0, "it was cut off");
-            heard.extend_from_slice(&piece[..read]);
-            let frames: Vec<Frame<'_>> =
-                whole(&heard).0.into_iter().filter(|frame| frame.stream == stream).collect();
+            assert!(read > 0, "the server closed the connection");
+            received.extend_from_slice(&piece[..read]);
+            let frames: Vec<Frame<'_>> = complete_frames(&received)
+                .0
+                .into_iter()
+                .filter(|frame| frame.stream == stream)
+                .collect();
             if frames.iter().any(|frame| frame.flags & END_STREAM != 0) {
                 return is_decided(&frames);
             }
@@ -86,10 +89,10 @@ impl Asker {
     }
 }
 
-/// A decision is headers, a message, and headers that say that all is well; a refusal is headers only, and they say
-/// that there is no room for more.
+/// Returns whether the answer is a decision. A decision is headers, a message, and trailers with the status OK; a refusal
+/// is headers only, with the status `RESOURCE_EXHAUSTED`.
 fn is_decided(answer: &[Frame<'_>]) -> bool {
-    let last = answer.last().expect("it has an end");
+    let last = answer.last().expect("the answer has frames");
     let (kinds, status): (Vec<u8>, _) =
         (answer.iter().map(|frame| frame.kind).collect(), grpc_status(last.payload));
     match kinds[..] {
@@ -100,17 +103,17 @@ fn is_decided(answer: &[Frame<'_>]) -> bool {
     kinds.len() > 1
 }
 
-/// Asks one thing after the other for as long as it is to, each a millisecond after the last. All is decided; tells how long
-/// that took, sorted.
-pub(crate) fn asked_while(
+/// Sends one request after the other, with a millisecond in between, while `goes_on(requests so far)` holds. Asserts that
+/// each is decided, and returns the latencies, sorted.
+pub(crate) fn latencies_while(
     wire: Wire,
     running: &Running,
     goes_on: impl Fn(usize) -> bool,
 ) -> Vec<Duration> {
-    let (mut asker, mut took) = (Asker::new(wire, running), Vec::new());
+    let (mut client, mut took) = (CheckClient::new(wire, running), Vec::new());
     while goes_on(took.len()) {
         let since = Instant::now();
-        assert!(asker.ask(), "it is decided");
+        assert!(client.check(), "it is decided");
         took.push(since.elapsed());
         std::thread::park_timeout(Duration::from_millis(1));
     }

@@ -1,19 +1,20 @@
-//! How the CPU is shared.
+//! CPU time of the server's workers.
 
 use crate::harness::eventually;
 use std::time::{Duration, Instant};
 
-/// This thread, and those that it starts from now on, have the processor when nobody else wants it. Peers of a real server
-/// are on other machines: what they do must not be mistaken for what the server does about it.
-pub(crate) fn gives_way() {
-    rustix::process::nice(19).expect("everybody may be modest");
+/// Lowers the priority of this thread and of the threads that it starts from now on. Clients of a real server run on other
+/// machines, so their CPU time must not be mistaken for the server's.
+pub(crate) fn lower_priority() {
+    rustix::process::nice(19).expect("any process may lower its priority");
 }
 
-/// How long the workers of all servers in this process have had a processor. Who starts its server alone has the only one.
+/// Returns the CPU time of the workers of all servers in this process. A test that started its server exclusively has the
+/// only one.
 pub(crate) fn workers_time() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
-    let paths = tasks.map(|task| task.expect("it can be read").path());
-    // A thread that is no more has no files.
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux lists the threads");
+    let paths = tasks.map(|task| task.expect("the entry can be read").path());
+    // A thread that has ended has no files.
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let workers = paths.filter(|task| read(task.join("comm")).starts_with("worker-"));
     let nanos = |stat: &str| stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
@@ -22,14 +23,14 @@ pub(crate) fn workers_time() -> Duration {
         .sum()
 }
 
-/// How long the workers have had a processor for this, and how long it took.
+/// Returns the result of `work`, the CPU time that the workers used during it, and its duration.
 pub(crate) fn workers_time_of<T>(work: impl FnOnce() -> T) -> (T, Duration, Duration) {
     let (before, since) = (workers_time(), Instant::now());
     let done = work();
     (done, workers_time().saturating_sub(before), since.elapsed())
 }
 
-/// The workers have nothing to do, soon: of a stretch of 200 ms, they have the processor for less than 5.
+/// Waits until the workers are idle: they use less than 5 ms of CPU time in 200 ms.
 pub(crate) fn assert_idle(after: &str) {
     const STRETCH: Duration = Duration::from_millis(200);
     const IDLE_MAX: Duration = Duration::from_millis(5);
