@@ -299,7 +299,7 @@ fn functions_can_share_a_limiter() {
 
 /// Documented.
 #[limit("1/h")]
-#[must_use = "says who"]
+#[must_use = "names the user"]
 #[doc(alias = "other")]
 pub(crate) unsafe fn kept(pointer: *const u32) -> Result<u32, Denied> {
     #![expect(non_snake_case, reason = "an inner attribute, and what it is for")]

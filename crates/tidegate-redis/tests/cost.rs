@@ -228,7 +228,7 @@ async fn commands_of_a_look(server: &RedisServer, limiter: &RedisLimiter, cost: 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_takes_few_commands_for_any_cost() {
     const ALL: u64 = 2_000;
-    /// For each of the few sums that are looked up, as often as all can be halved.
+    /// A binary search halves all entries eleven times; each step reads a few sums.
     const COMMANDS: u64 = 4 * 11 + 8;
     let server = RedisServer::start();
     let address = server.url().parse().expect("a server has an address");

@@ -54,7 +54,7 @@ async fn node() {
         callers.spawn(async move {
             while Instant::now() < ends {
                 let before = now_us();
-                let told = limiter.decide(b"everybody", 1).await;
+                let told = limiter.decide(b"shared", 1).await;
                 if told.decision.is_allow() {
                     let is_leased = u8::from(told.source == DecisionSource::Lease);
                     // Written at once, since the process may be killed.

@@ -7,7 +7,7 @@ use tidegate_testbed::{Client, PATIENCE, RedisServer, Sentinels, eventually};
 const FAILOVER: Duration = Duration::from_secs(30);
 
 fn has_role(server: &RedisServer, role: &str) -> bool {
-    // Sentinels cut off the clients of whom they turn into a replica, and that may be us.
+    // Sentinels disconnect the clients of a server that they turn into a replica, and this test may be one of them.
     let info = server.try_command(&["INFO", "replication"]);
     info.is_ok_and(|info| info.field("role").as_deref() == Some(role))
 }

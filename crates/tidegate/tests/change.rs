@@ -281,9 +281,7 @@ fn travel(caller: &Caller, rules: &[&str], trips: &[(usize, u64)]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
-    // T12.
-    /// What `spec/fixed.md` admits to: where the new window would lock out for longer than the old
-    /// rule, one unit is let go. One for each change, and not one more.
+    // T12. If the new window would deny a key for longer than the old one, `spec/fixed.md` forgets one unit.
     #[test]
     fn a_change_forgives_at_most_one_unit(
         trips in prop::collection::vec((0_usize..SIX.len(), 0_u64..4), 1..30),

@@ -98,7 +98,7 @@ impl Three {
         Self { gate, limiter, state: limit.fresh(clock.now()), limit, clock, key_state: None }
     }
 
-    /// What each of them says; they have nothing to say about time.
+    /// Returns the decision of each of the three; `None` for an event that only moves the clock.
     fn handle(&mut self, event: Event) -> Option<Answers> {
         let now = self.clock.now();
         let (limit, state) = (&self.limit, &mut self.state);

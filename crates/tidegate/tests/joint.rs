@@ -277,7 +277,7 @@ fn concurrent_denials_in_opposite_orders_neither_deadlock_nor_charge() {
     assert_eq!(b.check_n("alice", 0).remaining, 1_000);
 }
 
-/// What is asked: of which limit, how much.
+/// Generates requests as pairs of a limit and a cost.
 fn asks() -> impl Strategy<Value = Vec<(usize, u64)>> {
     prop::collection::vec((0_usize..4, 0_u64..5), 0..6)
 }

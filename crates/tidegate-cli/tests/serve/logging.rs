@@ -273,7 +273,7 @@ fn serve_warns_of_a_setting_without_effect() {
     let directory = Directory::new();
     let config = directory.write("t.toml", "[server]\nstay_awake = \"50us\"\n");
     let daemon = Daemon::start("", &config, &[]);
-    let says = || daemon.says("`stay_awake` has no effect any more");
+    let says = || daemon.has_logged("`stay_awake` has no effect any more");
     eventually("it warns", PATIENCE, says);
     assert_eq!(daemon.connect().ask("PING"), "+PONG");
 }

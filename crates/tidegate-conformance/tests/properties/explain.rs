@@ -38,11 +38,11 @@ const EXPLAINED: [(&str, &str); 10] = [
 
 #[test]
 fn a_rule_is_explained_in_a_sentence() {
-    for (text, explained) in EXPLAINED {
+    for (text, expected) in EXPLAINED {
         let explained = text
             .parse::<tidegate_core::ParsedRule>()
             .map_or_else(|error| error.message(), |rule| rule.explain());
-        assert_eq!(explained, explained, "{text}");
+        assert_eq!(explained, *expected, "{text}");
     }
 }
 

@@ -83,7 +83,7 @@ impl SlidingLog {
         latest
     }
 
-    /// Returns the time until so many entries have expired that `cost` fits.
+    /// Returns the time until enough entries have expired for `cost` to fit.
     fn retry_after(
         &self,
         log: &Log,

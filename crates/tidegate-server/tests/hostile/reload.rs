@@ -132,7 +132,7 @@ fn a_reload_turns_ad_hoc_rules_off_and_on_for_open_connections() {
         running.server.reload().expect("the file is good");
         // The first rule is known since the first turn.
         for rule in ["9/week", &format!("{}/week", 10 + usize::from(is_on))] {
-            peer.say(array(&[b"TIDE.CHECK", rule.as_bytes(), b"key"]));
+            peer.send(array(&[b"TIDE.CHECK", rule.as_bytes(), b"key"]));
             let first = peer.line();
             if is_on {
                 assert_eq!((first.as_str(), peer.line().as_str()), ("*5", ":1"), "{rule}");
@@ -142,7 +142,7 @@ fn a_reload_turns_ad_hoc_rules_off_and_on_for_open_connections() {
                 assert!(first.contains("`ad_hoc_rules = false`"), "{first}");
             }
         }
-        peer.say(array(&[b"TIDE.CHECK", b"kept", b"key"]));
+        peer.send(array(&[b"TIDE.CHECK", b"kept", b"key"]));
         assert_eq!((peer.line().as_str(), peer.line().as_str()), ("*5", ":1"));
         (0..4).for_each(|_| assert!(peer.line().starts_with(':')));
     }

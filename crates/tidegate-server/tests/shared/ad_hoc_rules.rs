@@ -24,7 +24,7 @@ async fn fill(harness: &mut Harness, from: usize) -> usize {
     opened
 }
 
-/// Waits until so many rules have been opened.
+/// Waits until `count` rules have been opened.
 async fn fills(harness: &mut Harness, from: usize, count: usize) {
     let filled = async {
         let mut opened = 0;
@@ -35,7 +35,7 @@ async fn fills(harness: &mut Harness, from: usize, count: usize) {
         opened
     };
     let opened = tokio::time::timeout(Duration::from_secs(60), filled).await;
-    assert_eq!(opened, Ok(count), "so many rules are idle, and no others");
+    assert_eq!(opened, Ok(count), "exactly these rules are idle");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ fn value(shedder: &Shedder<ManualClock>, signal: Signal) -> Result<u32, Unread> 
     reading.unwrap().value
 }
 
-/// What the signal says a second after the tree has been changed.
+/// Returns the level of the signal a second after the tree has been changed.
 fn after(tree: &Tree, signal: Signal, change: impl FnOnce(&Tree)) -> Result<u32, Unread> {
     let (shedder, clock) = watching(tree);
     shedder.sample();

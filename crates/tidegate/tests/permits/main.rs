@@ -263,7 +263,7 @@ fn a_raised_limit_admits_waiters_at_once_and_in_order() {
     for cost in [1, 2, 1, 1] {
         executor.spawn(gate.request().cost(cost).acquire());
     }
-    // The second asks for two, which one can never be: it is denied, and delays no other waiter.
+    // The second request needs two permits of a limit that has one: it is denied, and delays no other waiter.
     assert_eq!(
         executor.run().pop().unwrap().1.unwrap_err().decision.verdict,
         Verdict::Deny(Retry::Never)

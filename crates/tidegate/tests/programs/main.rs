@@ -26,7 +26,7 @@ mod sign_in;
 
 use std::error::Error;
 
-/// What the program prints.
+/// Returns the output of the program.
 fn printed(show: impl FnOnce(&mut Vec<u8>) -> Result<(), Box<dyn Error>>) -> String {
     let mut out = Vec::new();
     show(&mut out).unwrap();

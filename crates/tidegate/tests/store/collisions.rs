@@ -7,7 +7,7 @@ const ROUNDS: usize = 7;
 /// The multiplier of `FxHash`, for numbers of 64 bits.
 const FX: u64 = 0x517c_c1b7_2722_0a95;
 
-/// What `FX` has to be multiplied by to give 1.
+/// Returns the inverse of `FX`: their product is 1.
 fn inverse_of_fx() -> u64 {
     // Newton: each step doubles the number of bits that are right, of which five are at first.
     (0..4)

@@ -18,7 +18,7 @@ fn gate(rule: &str, clock: &ManualClock) -> Gate<ManualClock> {
     Gate::with_clock(rule.parse().unwrap(), clock.clone())
 }
 
-/// What a debt stands for: turns of at most what is admitted at once, one after the other.
+/// Takes turns one after the other until their costs add up to `cost`, each of at most what the limit admits at once.
 fn take_turns(gate: &Gate<ManualClock>, mut cost: u64) {
     let seen = gate.check_n(0);
     let room = seen.remaining.min(cost);
