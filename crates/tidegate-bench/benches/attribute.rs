@@ -2,7 +2,7 @@
 //!
 //! The same function with the attribute and with the check written by hand take turns, round after round. The result is
 //! the median of the differences within a round. The position of a single key in a table changes the result by some
-//! nanoseconds, so many keys are checked in turn.
+//! nanoseconds, so 256 keys are checked in turn.
 //! `cargo xtask bench --bench attribute`; `docs/benchmarks.md` has the target.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 

@@ -1,6 +1,6 @@
 //! HTTP: `/v1/check` and its siblings, as requests and JSON.
 
-use super::wire::ProtocolClient;
+use super::protocol_client::ProtocolClient;
 use super::{DecisionResult, PartialDecision, Refusal, failed};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,6 +1,6 @@
 //! RESP: `TIDE.*` commands of a Redis client.
 
-use super::wire::ProtocolClient;
+use super::protocol_client::ProtocolClient;
 use super::{DecisionResult, PartialDecision, Refusal, failed};
 use tidegate::{ManualClock, Retry, Span, Verdict};
 use tidegate_server::config::LimitConfig;

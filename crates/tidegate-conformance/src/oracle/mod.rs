@@ -15,6 +15,7 @@ pub mod concurrency;
 pub mod leaky;
 pub mod nginx;
 pub mod queue;
+mod rate;
 mod rational;
 mod rule;
 pub mod sliding;
@@ -24,10 +25,11 @@ pub mod token_bucket;
 pub mod warmup;
 pub mod windows;
 
+pub use rate::Rate;
 pub use rational::Rational;
-pub use rule::{Anchor, From, Rate, Rule};
+pub use rule::{Anchor, From, Rule};
 
-use rule::Pace;
+use rate::Pace;
 use std::fmt;
 use tidegate_core::{Decision, Span, Timestamp, Verdict};
 

@@ -5,7 +5,7 @@ use super::concurrency::Concurrency;
 use super::leaky::Leaky;
 use super::nginx::Nginx;
 use super::queue::Queue;
-use super::rational::{Rational, micros, whole};
+use super::rate::Rate;
 use super::sliding::Sliding;
 use super::sliding_log::SlidingLog;
 use super::smooth::Smooth;
@@ -14,36 +14,6 @@ use super::windows::{Cut, Windows};
 use jiff::tz::{Offset, TimeZone};
 use std::fmt;
 use tidegate_core::{CalendarUnit, Span, Timestamp};
-
-/// `count` per `period`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Rate {
-    pub count: u64,
-    pub period: Span,
-}
-
-/// An exact rate and its inverse.
-#[derive(Clone, Debug)]
-pub(super) struct Pace {
-    /// Microseconds for one unit.
-    pub(super) interval: Rational,
-    /// Units in a microsecond.
-    pub(super) per_us: Rational,
-}
-
-impl Rate {
-    pub(super) fn pace(self) -> Pace {
-        let (count, period) = (whole(self.count), micros(self.period));
-        Pace { interval: &period / &count, per_us: count / period }
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.count, self.period)
-    }
-}
 
 /// A rule of any algorithm. It prints as rule text, not in the canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]

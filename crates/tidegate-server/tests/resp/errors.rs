@@ -98,6 +98,9 @@ fn without_ad_hoc_rules_commands_with_a_rule_are_errors() {
         assert!(said.starts_with("-ERR no limit is named `"), "{said}");
         assert!(said.contains("`ad_hoc_rules = false`"), "{said}");
     }
-    assert!(peer.send("TIDE.PEEK kept k COST 0").starts_with("*5 :1 :9 :9 "), "nothing was charged");
+    assert!(
+        peer.send("TIDE.PEEK kept k COST 0").starts_with("*5 :1 :9 :9 "),
+        "nothing was charged"
+    );
     assert!(peer.send("CL.THROTTLE k 15 30 60").starts_with("*5 :0 "), "it is no ad-hoc rule");
 }

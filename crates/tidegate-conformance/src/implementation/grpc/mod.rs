@@ -11,7 +11,7 @@
 mod calls;
 
 use self::calls::{CallError, Calls, INVALID_ARGUMENT, Pending};
-use super::wire::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, ProtocolClient};
+use super::protocol_client::{DOMAIN, KEY_ENTRY, LIMIT_ENTRY, ProtocolClient};
 use super::{DecisionResult, PartialDecision, PartialVerdict, Refusal, failed};
 use std::time::Duration;
 use tidegate::{Clock, ManualClock, Retry, Span, Timestamp, Verdict};
