@@ -164,7 +164,7 @@ fn control_characters_of_the_server_are_escaped_in_the_error_of_the_test_request
         let (out, err, code) = bench(&[&[&*target], words].concat());
         assert_eq!((out.as_str(), code), ("", 2), "{err}");
         assert!(err.contains(shown), "{target}: {err:?}");
-        is_one_visible_line(&err);
+        assert_one_visible_line(&err);
     }
 }
 
@@ -173,17 +173,17 @@ fn control_characters_of_the_server_are_escaped_in_the_report() {
     let reply = "-ERR \u{1b}[2J \u{9b}31m\r\n";
     for format in ["text", "short", "json"] {
         let server = after_the_first(reply);
-        let asked = [&*server, "--rate", "20", "--duration", "500ms", "--format", format];
-        let (out, err, code) = bench(&asked);
+        let flags = [&*server, "--rate", "20", "--duration", "500ms", "--format", format];
+        let (out, err, code) = bench(&flags);
         assert_eq!((err.as_str(), code), ("", 1), "{out}");
-        out.lines().for_each(is_one_visible_line);
+        out.lines().for_each(assert_one_visible_line);
         assert_eq!(out.contains(r"ERR \u001b[2J \u009b31m"), format != "short", "{out}");
     }
     let (measured, _) = measure(&[&*after_the_first(reply), "--rate", "20", "--duration", "500ms"]);
     assert_eq!(measured["first_error"], "ERR \u{1b}[2J \u{9b}31m", "JSON keeps the message");
 }
 
-fn is_one_visible_line(text: &str) {
+fn assert_one_visible_line(text: &str) {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let is_visible = |c: char| !c.is_control() && c != '\u{202e}';
     assert!(line.chars().all(is_visible), "{text:?}");

@@ -131,7 +131,7 @@ pub(crate) fn fake(serve: impl Fn(CommandStream) + Clone + Send + 'static) -> St
     address
 }
 
-/// Answers whatever arrives with these bytes, until the client closes the connection; returns the address.
+/// Starts a server that answers all input with these bytes, until the client closes the connection. Returns the address.
 pub(crate) fn fake_bytes(reply: &'static [u8]) -> String {
     fake(move |CommandStream(mut reader)| {
         // The client waits for the reply before it sends more.
@@ -143,12 +143,12 @@ pub(crate) fn fake_bytes(reply: &'static [u8]) -> String {
     })
 }
 
-/// Fails every gRPC call with this message; returns the address.
+/// Starts a server that fails every gRPC call with this message. Returns the address.
 pub(crate) fn fake_grpc(message: &'static [u8]) -> String {
     let message = http::HeaderValue::from_bytes(message).expect("HTTP permits these bytes");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    listener.set_nonblocking(true).expect("it is a socket");
+    let address = listener.local_addr().expect("the listener has an address").to_string();
+    listener.set_nonblocking(true).expect("the listener can be non-blocking");
     let serve = async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("the runtime has I/O");
         while let Ok((stream, _)) = listener.accept().await {
@@ -158,14 +158,14 @@ pub(crate) fn fake_grpc(message: &'static [u8]) -> String {
                     .header("content-type", "application/grpc")
                     .header("grpc-status", "13")
                     .header("grpc-message", &message);
-                let response = response.body(()).expect("it is a response");
+                let response = response.body(()).expect("the response is valid");
                 respond.send_response(response, true).expect("the stream is open");
             }
         }
     };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("it starts").block_on(serve);
+        runtime.expect("the runtime starts").block_on(serve);
     });
     address
 }

@@ -73,7 +73,7 @@ fn envoy() -> String {
     with_route(block("yaml", "route:"))
 }
 
-/// Envoy's configuration as the guide shows it, with this route.
+/// Returns Envoy's configuration as the guide shows it, with this route.
 pub(crate) fn with_route(route: &str) -> String {
     let (filters, clusters) = block("yaml", "http_filters:").split_once("\n\n").unwrap();
     // A busy machine may need longer, and with this configuration Envoy rejects requests after a timeout.

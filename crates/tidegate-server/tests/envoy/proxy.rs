@@ -109,7 +109,7 @@ impl Envoy {
         self.get_raw_with(listener, target, "").await
     }
 
-    /// The same with further lines in the head of the request.
+    /// Sends this request target and these header lines unchanged, and returns the status, head and body.
     pub(crate) async fn get_raw_with(
         &self,
         listener: &str,

@@ -1,8 +1,8 @@
-//! Which value of a query parameter and of the cookies Envoy passes on: what the guide warns of.
+//! The value of a query parameter and of the cookies that Envoy sends in a descriptor, as the guide describes it.
 
 use crate::guide::with_route;
 use crate::proxy::Envoy;
-use crate::{place, serve_tidegate, serve_upstream};
+use crate::{grpc_only, serve_tidegate, serve_upstream};
 use std::sync::Arc;
 use tidegate::ManualClock;
 use tidegate::snapshot::Snapshot;
@@ -33,7 +33,7 @@ domain = \"edge\"
 descriptor = [\"cookies\"]
 ";
 
-/// A target, and the value that Envoy passes on.
+/// Request targets, and the value that Envoy sends.
 const TARGETS: [(&str, Option<&str>); 13] = [
     ("/?user=ann", Some("ann")),
     ("/?x=1&user=ann", Some("ann")),
@@ -50,7 +50,7 @@ const TARGETS: [(&str, Option<&str>); 13] = [
     ("/", None),
 ];
 
-/// The lines of the request's head, and the value that Envoy passes on.
+/// Header lines of the request, and the value that Envoy sends.
 const COOKIES: [(&str, Option<&str>); 6] = [
     ("cookie: sid=1\r\n", Some("sid=1")),
     ("cookie: sid=1; x=2\r\n", Some("sid=1; x=2")),
@@ -60,12 +60,12 @@ const COOKIES: [(&str, Option<&str>); 6] = [
     ("", None),
 ];
 
-struct Counted {
+struct CountingServer {
     server: Arc<Server>,
     runtime: Runtime,
 }
 
-impl Counted {
+impl CountingServer {
     /// Returns how many requests the limit counted.
     fn all(&self, limit: &str) -> u64 {
         let limits = self.server.engine.limits();
@@ -82,12 +82,12 @@ impl Counted {
 }
 
 #[test]
-fn envoy_passes_on_the_first_value_of_a_parameter_and_the_first_cookie_header_as_a_whole() {
+fn envoy_sends_the_first_value_of_a_parameter_and_the_whole_first_cookie_header() {
     let mut config = config::read(LIMITS, "t.toml").unwrap();
-    config.server = place();
+    config.server = grpc_only();
     let clock = ServerClock::Manual(ManualClock::new());
     let server = Server::new(config, None, clock, Snapshot::default());
-    let counted = Counted { server: Arc::clone(&server), runtime: Runtime::new().unwrap() };
+    let counted = CountingServer { server: Arc::clone(&server), runtime: Runtime::new().unwrap() };
     let upstream = serve_upstream(&counted.runtime);
     let tidegate = serve_tidegate(server);
     let config = with_route(ROUTE);

@@ -122,15 +122,15 @@ fn a_reload_turns_ad_hoc_rules_off_and_on_for_open_connections() {
     let text =
         |is_on: bool| format!("[server]\nad_hoc_rules = {is_on}\n[limits.kept]\nrule = \"9/h\"\n");
     let file = directory.write("t.toml", &text(true));
-    let limits = load(&file).expect("it is good").limits;
+    let limits = load(&file).expect("the file is valid").limits;
     let config = tidegate_server::config::Config { limits, ..config() };
     let server = Server::new(config, Some(file), ServerClock::system(), Snapshot::default());
     let running = run(server);
     let mut peer = Peer::resp(&running);
     for is_on in [true, false, true] {
         directory.write("t.toml", &text(is_on));
-        running.server.reload().expect("the file is good");
-        // The first rule is known since the first turn.
+        running.server.reload().expect("the file is valid");
+        // The server already has the first rule in its second and third turn.
         for rule in ["9/week", &format!("{}/week", 10 + usize::from(is_on))] {
             peer.send(array(&[b"TIDE.CHECK", rule.as_bytes(), b"key"]));
             let first = peer.line();

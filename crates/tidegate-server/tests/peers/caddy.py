@@ -119,7 +119,7 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, caddy(path, port, replaced(shown(port, server, app), change)):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
-# Whichever user a server behind Caddy reads in a query or a cookie, that user is limited.
+# The limit counts the user that a server behind Caddy reads in a query or a cookie.
 for on_missing_key in "deny", "shared":
     with tidegate(USERS.replace("ON_MISSING_KEY", on_missing_key)) as server, readers() as app, directory() as path:
         port = free_port()

@@ -60,7 +60,7 @@ def shows_limits_and_keys(chromium):
         page.wait_for("keys that were denied", "document.querySelectorAll('#denied tr').length >= 8")
         captions = page.value("[...document.querySelectorAll('caption')].map(it => it.textContent).join('|')")
         shown = re.fullmatch(r"Limits\|most requests, last (\d+) s\|most denials, last (\d+) s", captions)
-        expect(f"`{captions}` says for how long", shown is not None and 0 < int(shown[1]) <= 120 and shown[1] == shown[2], True)
+        expect(f"`{captions}` has the duration", shown is not None and 0 < int(shown[1]) <= 120 and shown[1] == shown[2], True)
         expect("the limit is explained", page.value("document.getElementById('explain').textContent") != "", True)
         for list_ in "hot", "denied":
             shown = texts(page, list_)

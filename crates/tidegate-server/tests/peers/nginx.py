@@ -123,15 +123,14 @@ with tidegate(TOKENS + CONFIG) as server, application() as app:
         with directory() as path, nginx(path, port, config):
             got = [get(port, "/limited/page", x_user="alice", authorization="Bearer guess")[0] for _ in range(4)]
             expect("with a token and without", got, statuses)
-# Whichever user a server behind nginx reads in a query or a cookie, that user is limited.
+# The limit counts the user that a server behind nginx reads in a query or a cookie.
 for on_missing_key in "deny", "shared":
     with tidegate(USERS.replace("ON_MISSING_KEY", on_missing_key)) as server, readers() as app, directory() as path:
         port = free_port()
         places = {"http://app": f"http://127.0.0.1:{app.server_port}", "127.0.0.1:8080": f"127.0.0.1:{server.http}"}
         with nginx(path, port, replaced(guide("http.md", "nginx"), places)):
             expect_each_limited(port, app, on_missing_key)
-# The limit of a page counts every path that nginx routes to the page.
-# So does the limit of a server whose configuration says that nginx decodes `%2F`.
+# The limit of a page counts every path that nginx routes to the page, also with `escaped_slash = "decode"`, as nginx decodes `%2F`.
 DECODE = '[server]\nescaped_slash = "decode"\n'
 for config, expect_of in (ONCE, expect_limited), (ONCE_EACH, expect_two_keys), (DECODE + ONCE, expect_limited):
     with tidegate(config) as server, directory() as path:

@@ -1,5 +1,5 @@
-"""Prometheus: promtool checks the alerts and when some of them fire, the scrape configuration in the guide, and the metrics of
-a server that has made decisions."""
+"""Prometheus: promtool checks the alerts, tests when some of them fire, and checks the scrape configuration in the guide and
+the metrics of a server that has made decisions."""
 
 import pathlib
 

@@ -1,7 +1,7 @@
-"""Spellings of one user: what a client may send in a query or in cookies so that the limit and the server read different users.
+"""Spellings of one user in a query or in cookies, by which a client tries to make the limit and the application read different users.
 
-Two servers read them: one takes the first value of a repeated name and nothing but that name, the other is lenient and takes the
-last. Whichever user a server reads, that user gets no more than the rule admits.
+Two applications read them: the strict one takes the first value of exactly that name, the lenient one takes the last value of any
+similar name. No user that an application reads gets more requests than the rule admits.
 """
 
 import collections
@@ -17,7 +17,7 @@ from processes import expect
 
 LIMIT = 3
 
-# One limit for each server and each place of the user.
+# One limit for each application and for each of query and cookie.
 CONFIG = """
 [server]
 trusted_proxies = ["127.0.0.1"]
@@ -41,7 +41,7 @@ COOKIE_NAMES = ["sid", "Sid", "SID", "s%69d", "%73id", " sid", "sid ", "\tsid", 
 
 
 def queries(a, b):
-    """Each query once: the names alone, with an empty value, and every two of them with two values."""
+    """Returns queries without duplicates: single names, names with an empty value, and pairs of names with two values."""
     found = [f"{name}={a}" for name in NAMES]
     found += [f"{name}={end}" for name in NAMES for end in ("", "&", f"&{a}", f"&={a}", f"={a}", f"%26user={b}", f"#&user={b}")]
     found += [f"user={a}{odd}" for odd in ("%00", "%20", "+", "%0a", "%", "%zz", "%ff", "[]", ";", ";x", "#", "#x", ",", f",{b}")]
@@ -53,7 +53,7 @@ def queries(a, b):
 
 
 def cookies(a, b):
-    """Each set of Cookie headers once, each header as its name and its value."""
+    """Returns sets of Cookie headers without duplicates, each header as its name and value."""
     one = [f"{name}={a}" for name in COOKIE_NAMES]
     one += [f'sid{text}' for text in ("", "=", f"=\"{a}\"", f"='{a}'", f"= {a}", f" = {a}", f"={a} ", f"=={a}", f"={a};", f"={a},")]
     one += [f"sid={a}{odd}" for odd in ("%00", "%20", "+", "%3b", "%3bsid=" + b, '"', "\\", "%ff", f", {b}", f'"; sid="{b}')]
@@ -71,13 +71,13 @@ def cookies(a, b):
 
 
 def strict(texts, separator, name):
-    """The first value of exactly this name."""
+    """Returns the first value of exactly this name."""
     pairs = [pair.partition("=") for text in texts for pair in text.split(separator)]
     return next((value for found, _, value in pairs if urllib.parse.unquote_plus(found) == name), None)
 
 
 def lenient(texts, separators, name):
-    """The last value of anything that resembles the name, whatever separates it, as PHP and ASP.NET together would."""
+    """Returns the last value of any similar name, with any of the separators, like PHP and ASP.NET together."""
     value = None
     for text in texts:
         for pair in re.split(separators, text):
@@ -88,19 +88,19 @@ def lenient(texts, separators, name):
 
 
 def unquoted(value):
-    """What a cookie says between its blanks and quotes."""
+    """Returns a cookie's value without blanks and quotes around it."""
     value = value.strip(" \t")
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def cut(value):
-    """What a server reads for which a blank ends a value that has no quotes."""
+    """Returns the value up to the first blank, unless the value has quotes."""
     value = value.strip(" \t")
     return value if value.startswith('"') else re.split("[ \t]", value)[0]
 
 
 def user_of(path, headers):
-    """The user that the server at this path reads, or nothing."""
+    """Returns the user that the application at this path reads, or None."""
     path, _, query = path.partition("?")
     reader, _, place = path.strip("/").partition("-")
     if place == "query":
@@ -117,7 +117,7 @@ def user_of(path, headers):
 
 @contextlib.contextmanager
 def readers():
-    """An application that counts the requests of each user that it reads, by path."""
+    """Runs an application that counts the requests of each user that it reads, by path."""
 
     class Reader(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -142,7 +142,7 @@ def readers():
 
 
 def passes(port, target, headers=()):
-    """Whether this request passes. It is sent as it is, which http.client would not."""
+    """Returns whether this request passes. http.client would change the request, so this uses a socket."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
         request = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}Connection: close\r\n\r\n"
@@ -151,8 +151,8 @@ def passes(port, target, headers=()):
 
 
 def expect_each_limited(port, app, on_missing_key):
-    """Sends all spellings to both servers, and looks at what each of them has read."""
-    # Under `shared`, requests whose user is not clear share a key, and a server may have read one user in all of them.
+    """Sends all spellings to both applications, and checks how often each of them has read each user."""
+    # With `shared`, requests without a clear user share a key, and an application may have read the same user in all of them.
     most = LIMIT if on_missing_key == "deny" else 2 * LIMIT
     for place, spell in ("query", queries), ("cookie", cookies):
         forms = spell("ann", "bob") + spell("bob", "ann")
@@ -165,8 +165,8 @@ def expect_each_limited(port, app, on_missing_key):
                 passes(port, target, headers)
             read = {user: count for user, count in app.seen[path].items() if user is not None}
             beyond = {user: count for user, count in read.items() if count > most}
-            expect(f"{path}, of {len(asked)} requests: users who got more than {most}", beyond, {})
+            expect(f"{path}, of {len(asked)} requests: users with more than {most} requests", beyond, {})
             got = [read.get(user, 0) >= LIMIT for user in ("ann", "bob")]
             expect(f"{path}: ann and bob get what the rule admits", got, [True, True])
         disagreed = sum(first != last for first, last in zip(sent["first"], sent["last"]))
-        expect(f"the servers often read different users of a {place}", disagreed >= 200, True)
+        expect(f"the applications often read different users of a {place}", disagreed >= 200, True)

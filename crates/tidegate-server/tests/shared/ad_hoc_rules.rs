@@ -1,10 +1,10 @@
-//! The table of ad-hoc rules makes room as it does with limits in memory.
+//! The table of ad-hoc rules removes idle rules, as with limits in memory.
 
 use crate::harness::Harness;
 use std::time::Duration;
 use tidegate_testbed::RedisServer;
 
-/// After this many refusals in a row, every rule of the table has been looked at: each looks at sixteen of 1 024.
+/// After this number of refusals in a row, the server has examined every rule: each refusal examines 16 of 1,024.
 const REFUSALS: usize = 100;
 const FULL: &str = "-ERR the server keeps at most 1024 different rules";
 
@@ -35,11 +35,11 @@ async fn fills(harness: &mut Harness, from: usize, count: usize) {
         opened
     };
     let opened = tokio::time::timeout(Duration::from_secs(60), filled).await;
-    assert_eq!(opened, Ok(count), "exactly these rules are idle");
+    assert_eq!(opened, Ok(count), "the number of idle rules");
 }
 
 #[tokio::test]
-async fn a_rule_whose_keys_owe_nothing_makes_room_and_one_with_a_permit_does_not() {
+async fn an_idle_rule_is_removed_from_a_full_table_and_one_with_a_permit_is_not() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), "").await;
     let held = harness.say(&["\"TIDE.ACQUIRE\" \"concurrency 3\" k"]).await;
@@ -54,7 +54,7 @@ async fn a_rule_whose_keys_owe_nothing_makes_room_and_one_with_a_permit_does_not
     fills(&mut harness, 1_001, opened).await;
     assert_eq!(fill(&mut harness, 2_001).await, 0, "a permit is held under the remaining rule");
 
-    let lease = held.rsplit(' ').next().expect("it is the last");
+    let lease = held.rsplit(' ').next().expect("the reply ends with the lease");
     assert_eq!(harness.say(&[&format!("TIDE.RELEASE {lease}")]).await, ":1");
     fills(&mut harness, 3_001, 1).await;
     assert!(
@@ -67,7 +67,10 @@ async fn failures_of_a_rule_that_was_removed_are_still_counted() {
     let redis = RedisServer::start();
     let mut harness = Harness::new(&redis.url(), "").await;
     redis.kill();
-    assert!(harness.say(&["TIDE.CHECK 5/h k"]).await.starts_with("*5 :1 "), "its share decides");
+    assert!(
+        harness.say(&["TIDE.CHECK 5/h k"]).await.starts_with("*5 :1 "),
+        "the server decides by its share"
+    );
     assert_eq!(failures(&harness).await, 1);
     assert_eq!(harness.server.engine.clear_ad_hoc_rules(None), 1);
     assert_eq!(failures(&harness).await, 1);

@@ -22,12 +22,15 @@ async fn errors_of_redis_are_escaped_by_readyz() {
         _ => ERROR,
     });
     let mut harness = Harness::new(&refuses.url(), LIMITS).await;
-    assert!(harness.say(&["TIDE.CHECK api k"]).await.starts_with("*5 :1 "), "its share decides");
+    assert!(
+        harness.say(&["TIDE.CHECK api k"]).await.starts_with("*5 :1 "),
+        "the server decides by its share"
+    );
     let body = verbose(&harness).await;
     let of_limit = body.lines().find(|line| line.contains("the limit `api` is decided without"));
     assert!(of_limit.is_some_and(|line| line.contains(r"\u001b[2J \u009b31m")), "{body}");
 
-    let store = harness.server.engine.store().shared().expect("it is Redis");
+    let store = harness.server.engine.store().shared().expect("the store is Redis");
     store.examine().await;
     let body = verbose(&harness).await;
     assert!(body.contains(r"(maxmemory-policy \u001b[2J\u009b31m)"), "{body}");
