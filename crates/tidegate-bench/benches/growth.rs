@@ -3,7 +3,7 @@
 //! `cargo xtask bench --bench growth` writes CSV; `-- --svg FILE` also draws a chart, `-- --most 100000` stops at that
 //! number of keys. One thread, uniform keys of 20 bytes. At each size the limiters take turns; the chart shows the
 //! median of the rounds.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,29 +34,13 @@ const PEERS: [(&str, u32); 3] =
     [("governor", u32::MAX), ("throttlecrab periodic", u32::MAX), ("limitador", 100_000)];
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::of_process(&KNOWN) {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return ExitCode::from(2);
-        }
-    };
-    if arguments.is_test() {
-        return ExitCode::SUCCESS;
-    }
-    let Ok(most) = arguments.value("--most").map_or(Ok(u32::MAX), str::parse) else {
-        eprintln!("error: --most is a number of keys");
-        return ExitCode::from(2);
-    };
-    let series = measure(&arguments, most);
-    if let Some(file) = arguments.value("--svg") {
+    Arguments::run(&KNOWN, |arguments| {
+        let most = arguments.value("--most").map_or(Ok(u32::MAX), str::parse);
+        let series = measure(arguments, most.map_err(|_| "--most is a number of keys")?);
+        let Some(file) = arguments.value("--svg") else { return Ok(()) };
         let path = in_workspace(file);
-        if let Err(error) = fs::write(&path, plot(series).svg()) {
-            eprintln!("error: {}: {error}", path.display());
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+        fs::write(&path, plot(series).svg()).map_err(|error| format!("{}: {error}", path.display()))
+    })
 }
 
 /// Measures every size, and prints each result at once because the largest sizes take a while.

@@ -3,7 +3,7 @@
 //! Tidegate and each peer take turns, round after round, on the same requests. The result is the median of the ratios
 //! within a round. `cargo xtask bench --bench keyed` measures everything; words after `--` select workloads, for
 //! example `-- 1M uniform string 1-thread`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -73,27 +73,18 @@ const TARGETS: [Target; 7] = [
 ];
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::of_process(&KNOWN) {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return ExitCode::from(2);
+    Arguments::run(&KNOWN, |arguments| {
+        let mut results = Vec::new();
+        for population in &POPULATIONS {
+            results.extend(compare(arguments, population, &peers::of_any_key::<u64>()));
+            results.extend(compare(arguments, population, &peers::of_strings()));
         }
-    };
-    if arguments.is_test() {
-        return ExitCode::SUCCESS;
-    }
-    let mut outcomes = Vec::new();
-    for population in &POPULATIONS {
-        outcomes.extend(compare(&arguments, population, &peers::of_any_key::<u64>()));
-        outcomes.extend(compare(&arguments, population, &peers::of_strings()));
-    }
-    if outcomes.is_empty() {
-        eprintln!("error: no workload has all of these words");
-        return ExitCode::from(2);
-    }
-    summarise(&outcomes);
-    ExitCode::SUCCESS
+        if results.is_empty() {
+            return Err("no workload has all of these words".to_owned());
+        }
+        summarise(&results);
+        Ok(())
+    })
 }
 
 /// The result of one workload: the entrants, and their times by round.
@@ -119,13 +110,13 @@ fn compare<K: Key>(
     let effort = if quick { Effort::QUICK } else { EFFORT };
     let contestants = contestants(arguments, population, peers);
     let names: Vec<_> = contestants.iter().map(|contestant| contestant.name).collect();
-    let outcome = |(threads, word)| {
+    let result = |(threads, word)| {
         let times = turns::take(&contestants, threads, effort);
-        let outcome = WorkloadResult { words: words(word), names: names.clone(), times };
-        outcome.print();
-        outcome
+        let result = WorkloadResult { words: words(word), names: names.clone(), times };
+        result.print();
+        result
     };
-    threads.into_iter().map(outcome).collect()
+    threads.into_iter().map(result).collect()
 }
 
 fn contestants<K: Key>(
@@ -196,9 +187,9 @@ impl WorkloadResult {
 }
 
 /// Prints all results as a Markdown table.
-fn summarise(outcomes: &[WorkloadResult]) {
+fn summarise(results: &[WorkloadResult]) {
     let mut names: Vec<&str> = Vec::new();
-    for name in outcomes.iter().flat_map(|outcome| &outcome.names) {
+    for name in results.iter().flat_map(|result| &result.names) {
         if !names.contains(name) {
             names.push(name);
         }
@@ -206,7 +197,7 @@ fn summarise(outcomes: &[WorkloadResult]) {
     println!("\nns per decision; for peers, also tidegate / it: median (range)\n");
     println!("| | {} |", names.join(" | "));
     println!("|---{}|", "|---".repeat(names.len()));
-    for outcome in outcomes {
-        println!("{}", outcome.row(&names));
+    for result in results {
+        println!("{}", result.row(&names));
     }
 }

@@ -4,7 +4,7 @@
 //! future is polled once. The layers take turns, round after round. The added time of a layer is its time less that of
 //! the bare service in the same round. Both layers count by the peer's address, where axum has put it, and both
 //! send the remaining quota in header fields. `cargo xtask bench --bench layer`; `docs/benchmarks.md` has the targets.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -62,34 +62,23 @@ const KNOWN: Syntax = Syntax {
 };
 
 fn main() -> ExitCode {
-    let (arguments, count) = match Arguments::of_process(&KNOWN).and_then(with_count) {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return ExitCode::from(2);
-        }
-    };
-    if arguments.is_test() {
-        return ExitCode::SUCCESS;
-    }
+    Arguments::run(&KNOWN, measure)
+}
+
+fn measure(arguments: &Arguments) -> Result<(), String> {
+    let count = arguments.value("--count").map(str::parse).transpose();
+    let count = count.map_err(|_| "--count needs a number of batches")?;
     // tower's RateLimit needs a runtime to create its timer, although it never waits for it here.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     let _inside = runtime.enter();
     for case in CASES.iter().filter(|case| arguments.wants(&case.words())) {
         match count {
-            Some(batches) => case.count(&arguments, batches),
+            Some(batches) => case.count(arguments, batches),
             None => case.compare(),
         }
     }
-    ExitCode::SUCCESS
-}
-
-/// Splits off the number of batches after `--count`, if it is given.
-fn with_count(arguments: Arguments) -> Result<(Arguments, Option<u32>), String> {
-    let count = arguments.value("--count").map(str::parse).transpose();
-    let count = count.map_err(|_| "--count needs a number of batches".to_owned())?;
-    Ok((arguments, count))
+    Ok(())
 }
 
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 //! Each figure comes from a process of its own: the resident memory after every key was checked twice, less the
 //! resident memory before, divided by the number of keys; and the same for the peak. All keys are in debt.
 //! `cargo xtask bench --bench memory`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::process::{Command, ExitCode};
 use tidegate_bench::arguments::{Arguments, Syntax};
@@ -45,27 +45,12 @@ const LIMIT: Limit = Limit { per_hour: 10, burst: 1_000 };
 const LEFT_OUT: [&str; 3] = ["pingora-limits", "throttlecrab adaptive", "Mutex<HashMap>"];
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::of_process(&KNOWN) {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return ExitCode::from(2);
+    Arguments::run(&KNOWN, |arguments| {
+        match (arguments.value("--child"), arguments.value("--keys")) {
+            (Some(name), Some(keys)) => child(name, keys),
+            _ => measure_all(arguments),
         }
-    };
-    if arguments.is_test() {
-        return ExitCode::SUCCESS;
-    }
-    let result = match (arguments.value("--child"), arguments.value("--keys")) {
-        (Some(name), Some(keys)) => child(name, keys),
-        _ => measure_all(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// A limiter to measure, in a process of its own.

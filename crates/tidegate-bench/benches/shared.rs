@@ -2,7 +2,7 @@
 //!
 //! The candidates take turns on one server, round after round. The result is the ratio within a round. Run it with
 //! `cargo xtask bench --bench shared`; `docs/benchmarks.md` has the targets.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
+#![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,17 +30,10 @@ const KNOWN: Syntax =
     Syntax { flags: &[], options: &[], words: &["processor", "throughput", "node"] };
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::of_process(&KNOWN) {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return ExitCode::from(2);
-        }
-    };
-    if !arguments.is_test() {
-        measure(&arguments);
-    }
-    ExitCode::SUCCESS
+    Arguments::run(&KNOWN, |arguments| {
+        measure(arguments);
+        Ok(())
+    })
 }
 
 fn measure(arguments: &Arguments) {

@@ -4,6 +4,7 @@
 //!          everything or nothing.
 
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 /// The arguments that a bench accepts.
 pub struct Syntax {
@@ -24,14 +25,29 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the arguments of this process.
-    pub fn of_process(known: &Syntax) -> Result<Self, String> {
-        Self::parse(known, std::env::args().skip(1))
+    /// The main function of a bench: parses the arguments of this process, and measures unless `cargo test` has started it.
+    #[expect(clippy::print_stderr, reason = "it is the error of the program")]
+    pub fn run(known: &Syntax, measure: impl FnOnce(&Self) -> Result<(), String>) -> ExitCode {
+        let parsed = Self::parse(known, std::env::args().skip(1));
+        let measured = parsed.map_err(|message| (message, 2)).and_then(|arguments| {
+            // `cargo test` passes `--test`.
+            if arguments.has("--test") {
+                return Ok(());
+            }
+            measure(&arguments).map_err(|message| (message, 1))
+        });
+        match measured {
+            Ok(()) => ExitCode::SUCCESS,
+            Err((message, code)) => {
+                eprintln!("error: {message}");
+                ExitCode::from(code)
+            }
+        }
     }
 
     fn parse(known: &Syntax, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut parsed = Self::default();
-        // `cargo bench` adds `--bench`, and `cargo test` adds `--test`, which must not measure.
+        // `cargo bench` adds `--bench`.
         let ours = |argument: &String| argument != "--bench";
         let mut arguments = arguments.filter(ours);
         while let Some(argument) = arguments.next() {
@@ -48,11 +64,6 @@ impl Arguments {
             }
         }
         Ok(parsed)
-    }
-
-    /// Returns whether the bench must only start, and not measure.
-    pub fn is_test(&self) -> bool {
-        self.has("--test")
     }
 
     /// Returns whether the option is present.
