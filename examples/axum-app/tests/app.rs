@@ -74,13 +74,13 @@ fn slow() -> Rules {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_has_its_burst_and_sees_what_is_left() {
+async fn an_address_has_its_burst_and_gets_the_remaining_count() {
     let app = App::start(slow()).await;
     let first = app.get("/hello", None).await;
     assert_eq!((first.status, &*first.body), (200, "hello\n"));
     let left = first.headers["ratelimit"].to_str().unwrap();
     assert!(left.starts_with(r#""per-ip";r=11;t="#), "{left}");
-    // Clients see nothing of the limit in shadow mode.
+    // The headers do not show the limit in shadow mode.
     assert_eq!(first.headers["ratelimit-policy"], r#""per-ip";q=12;w=3600"#);
     assert_eq!(app.statuses(11, "/hello", None).await, [200; 11]);
     let denied = app.get("/hello", None).await;
@@ -106,11 +106,7 @@ async fn users_are_counted_and_reports_cost_them_more() {
     assert_eq!(anonymous.status, 429);
     assert!(anonymous.body.contains("counts by `extension`, which the request does not have"));
     assert_eq!(app.statuses(2, "/report", Some("bob")).await, [200, 429]);
-    assert_eq!(
-        app.statuses(2, "/notes", Some("bob")).await,
-        [200, 429],
-        "11, of which 10 for a report"
-    );
+    assert_eq!(app.statuses(2, "/notes", Some("bob")).await, [200, 429], "a report costs 10 of 11");
     assert_eq!(app.get("/notes", Some("alice")).await.status, 200, "each user has a bucket");
     app.end().await;
 }

@@ -1,6 +1,7 @@
-//! S5: orders == sold, also when the service is killed in the middle of a sale to 2000 buyers at once.
+//! S5: the number of orders equals the number of sold items, even if the service is killed during a sale to 2000 buyers at
+//! once.
 //!
-//! Always   All four ways that never oversell, on both databases, without limits and through them.
+//! Always   All four ways that never oversell, on both databases, with and without limits.
 //! Always   All buyers are connected before the first one tries to buy, and the buyer that gets the last counted reply kills
 //!          the service at once. `TIDEGATE_FULL=1` kills it until all is sold, in
 //!          two sales of each kind, as `cargo xtask soak` does.
@@ -57,7 +58,7 @@ impl Round {
     }
 
     /// Buys, one attempt after the other, until the service is killed, denies, or has sold out. Returns whether it has sold out.
-    async fn shop(&self, mut visitor: HttpBuyer, buyer: i64) -> bool {
+    async fn buy_until_end(&self, mut visitor: HttpBuyer, buyer: i64) -> bool {
         loop {
             match visitor.buy(self.access, self.way, buyer).await {
                 Ok(SaleReply::SoldOut) => {
@@ -83,7 +84,7 @@ struct SaleResult {
     was_killed: bool,
 }
 
-/// 2000 buyers at one service, which is killed after `enough` answers of its database.
+/// Runs one service with 2000 buyers, and kills it after `enough` answers of its database.
 async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> SaleResult {
     let (stock, rate) = (STOCK.to_string(), format!("{RATE}/s burst {BURST}"));
     let words = ["--database", &store.url(), "--stock", &stock, "--rate", &rate];
@@ -104,7 +105,7 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
         let (round, start) = (Arc::clone(&round), Arc::clone(&start));
         tasks.spawn(async move {
             start.wait().await;
-            round.shop(visitor, i64::from(buyer)).await
+            round.buy_until_end(visitor, i64::from(buyer)).await
         });
     }
     let is_sold_out = tasks.join_all().await.contains(&true);
@@ -112,7 +113,7 @@ async fn round(store: &Store, (way, access): (Way, Access), enough: u64) -> Sale
     let may = BURST + clock.now().since(opened).as_micros().div_ceil(1_000_000 / RATE);
     assert!(
         access == Access::Open || answers <= may,
-        "{answers} got through limits that let in {may}"
+        "{answers} attempts passed limits that admit {may}"
     );
     let mut service = round.service.lock().unwrap().take().unwrap();
     let was_killed = answers >= enough;
@@ -147,11 +148,11 @@ async fn killed_until_sold_out(
         assert_eq!(tally.orders, tally.sale, "{context}");
         assert!(tally.sale <= STOCK, "{context}: {} sold", tally.sale);
         assert!(replies <= tally.orders, "{context}: {replies} replies, {} orders", tally.orders);
-        assert!(!is_sold_out || tally.sale == STOCK, "{context}: {} is not all", tally.sale);
-        assert!(rounds < 1_000, "{context}: it never ends");
+        assert!(!is_sold_out || tally.sale == STOCK, "{context}: only {} sold", tally.sale);
+        assert!(rounds < 1_000, "{context}: the sale never ends");
         in_the_middle += u64::from(result.was_killed && (1..STOCK).contains(&tally.sale));
     }
-    assert!(in_the_middle > 0, "{kind:?}: it was never killed in the middle");
+    assert!(in_the_middle > 0, "{kind:?}: the service was never killed during the sale");
 }
 
 async fn assert_every_sale_has_an_order(store: &Store, seed: u64) {

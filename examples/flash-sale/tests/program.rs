@@ -34,7 +34,7 @@ fn without_a_database_every_way_is_driven_and_no_file_is_left() {
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{stderr}");
-        assert_eq!(stderr, "", "no progress bar where there is no terminal");
+        assert_eq!(stderr, "", "no progress bar without a terminal");
         for way in Way::ALL {
             let lines = stdout.lines().filter(|line| line.starts_with(way.name()));
             assert_eq!(lines.count(), 2, "{stdout}");
@@ -74,7 +74,7 @@ async fn on_sigterm_a_buyer_that_waits_for_a_token_is_served_first() {
     let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();
     let sold = visitor.buy(Access::Guarded, Way::Condition, 0).await.unwrap();
     assert_eq!(sold, SaleReply::Sold { order: 1, left: 99 });
-    // One token comes within a second. One of these waits for it, and the others are refused at once.
+    // One token is added within a second. One of the buyers waits for it, and the others are refused immediately.
     let mut tasks = JoinSet::new();
     for buyer in 1..=4 {
         let mut visitor = HttpBuyer::arrive(service.address).await.unwrap();

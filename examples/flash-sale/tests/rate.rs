@@ -50,11 +50,11 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
     eventually("every buyer waits for a token or is denied", PATIENCE, has_come);
     loop {
         let due = BURST + clock.now().since(opened).as_micros() * RATE / 1_000_000;
-        // All attempts that have a token reach the database, and not one more.
+        // All attempts with a token reach the database, and no other attempt does.
         let visits = || shop.database.visits() - before;
         eventually("the attempts with a token are at the database", PATIENCE, || visits() >= due);
         let at = clock.now().since(opened);
-        // One more may have been let in and not be there yet: but then it no longer waits.
+        // An admitted attempt that has not reached the database yet no longer waits.
         let waiting = clock.sleepers() as u64;
         assert_eq!((visits(), waiting), (due, BURST + RATE - due), "{at} after the opening");
         if waiting == 0 {
@@ -65,7 +65,7 @@ async fn no_more_than_the_rate(store: &Store, way: Way) {
     assert_eq!(clock.now().since(opened), Span::from_secs(1));
     let sold = tasks.join_all().await.into_iter().filter(|is_sold| *is_sold).count();
     assert_eq!(refused.load(Ordering::Relaxed), REFUSED);
-    // Attempts one after the other sell as simultaneous ones do.
+    // The order of the attempts does not change how many items are sold.
     let (tally, sold) = (shop.database.tally().await.unwrap(), i64::try_from(sold).unwrap());
     assert_eq!(tally.orders, sold, "{way}: orders and replies");
     if way != Way::Naive {

@@ -83,7 +83,7 @@ async fn a_reply_has_its_status_and_when_to_retry() {
         (503, &json!("busy")),
         "no token for a minute"
     );
-    // 60 seconds, less the one that would be waited.
+    // 60 seconds, minus the one second that the shop would have let the buyer wait.
     assert_eq!(fourth.fields["retry-after"], "59");
     let stock = ask(address, Method::GET, "/stock", "").await;
     assert_eq!((stock.status, stock.body), (200, json!({ "count": 2, "sale": 2, "orders": 2 })));
@@ -115,5 +115,5 @@ async fn invalid_input_gets_an_error_with_the_reason() {
     }
     assert_eq!(ask(address, Method::GET, "/sale/condition", "").await.status, 405);
     let stock = ask(address, Method::GET, "/stock", "").await;
-    assert_eq!(stock.body["orders"], 0, "there is no order");
+    assert_eq!(stock.body["orders"], 0, "no item was ordered");
 }

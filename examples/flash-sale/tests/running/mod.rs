@@ -28,7 +28,7 @@ impl Service {
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
-        assert!(self.child.try_wait().unwrap().is_none(), "it has ended by itself");
+        assert!(self.child.try_wait().unwrap().is_none(), "the service has ended by itself");
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
@@ -42,7 +42,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It has ended already if all went well.
+        // The service has ended already unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
