@@ -238,3 +238,9 @@ fn the_stem_and_the_numbers_for_lua_are_those_of_the_script() {
     assert_eq!(bucket.peek(&state, Timestamp::EPOCH, 0).remaining, 1);
     assert_eq!(limit("1/week burst 9007199254740992").lua_params(), Err(TooLargeForLua));
 }
+
+#[test]
+fn an_unknown_priority_is_an_error_that_lists_the_known_ones() {
+    let error = "urgent".parse::<tidegate_core::Priority>().unwrap_err();
+    assert_eq!(error.to_string(), "not a priority; write batch, sheddable, normal or critical");
+}

@@ -179,4 +179,11 @@ mod tests {
         put_decision_members(&mut body, &EffectiveDecision::enforced(permit.decision()));
         assert!(body.ends_with(br#""remaining":1,"retry_after_ms":null,"reset_after_ms":null"#));
     }
+
+    #[test]
+    fn times_are_rounded_up() {
+        assert_eq!(millis_ceil(Span::from_micros(1_001)), 2);
+        let denied = Decision::without_state(Verdict::Deny(Retry::After(Span::from_millis(1))));
+        assert_eq!(crate::retry_after_secs(&denied), Some(1));
+    }
 }

@@ -299,6 +299,8 @@ mod tests {
         assert_eq!(Duration::from_micros(1), span);
         assert!(span < beyond);
         assert!(beyond > span);
+        assert_ne!(span, beyond);
+        assert_ne!(beyond, span);
     }
 
     #[test]

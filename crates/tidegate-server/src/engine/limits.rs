@@ -105,13 +105,10 @@ impl Limits {
             return Ok(limit);
         }
         let rule: Rule = text.parse().map_err(|error| self.neither(text, error))?;
-        self.ensure_ad_hoc_rules(text)?;
+        if !self.rules.is_open() {
+            return Err(NoSuchLimit::NoAdHocRules(text.to_owned()));
+        }
         self.rules.get_or_open(text, rule, client, store)
-    }
-
-    /// Returns an error if requests may give no rules, such as this one.
-    pub(super) fn ensure_ad_hoc_rules(&self, rule: &str) -> Result<(), NoSuchLimit> {
-        if self.rules.is_open() { Ok(()) } else { Err(NoSuchLimit::NoAdHocRules(rule.to_owned())) }
     }
 
     fn neither(&self, text: &str, error: RuleError) -> NoSuchLimit {

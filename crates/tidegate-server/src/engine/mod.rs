@@ -386,11 +386,6 @@ impl ClientEngine<'_> {
         self.limits.load().find(name_or_rule, self.client, &*self.store)
     }
 
-    /// Returns an error if requests may give no rules, such as this one, for a rule that needs no counters.
-    pub(crate) fn ensure_ad_hoc_rules(&self, rule: &str) -> Result<(), NoSuchLimit> {
-        self.limits.load().ensure_ad_hoc_rules(rule)
-    }
-
     /// Decides a request that its sender may repeat: it is charged once, and its repetitions get the same answer.
     pub async fn check_once(
         &self,

@@ -99,15 +99,21 @@ fn the_number_of_descriptors_own_limits_is_bounded() {
 }
 
 #[test]
-fn without_ad_hoc_rules_a_descriptors_own_limit_is_refused_whatever_it_admits() {
+fn without_ad_hoc_rules_a_descriptors_own_limit_is_refused_unless_it_denies_everything() {
     let mut config = Config { limits: vec![limit("calls", "2/h fixed", "a")], ..Config::default() };
     config.server.has_ad_hoc_rules = false;
     let harness = Harness::with(config);
-    for requests_per_unit in [0, 1, 7] {
+    for requests_per_unit in [1, 7] {
         let refused = harness.try_ask(&with_limit("a=1", requests_per_unit, Unit::Hour));
         let refused = refused.expect_err("rules in requests are switched off");
         assert_eq!(refused.code(), Grpc::PermissionDenied, "{requests_per_unit}: {refused:?}");
         assert!(refused.message().contains("`ad_hoc_rules = false`"), "{refused:?}");
     }
+    let denied = harness.ask(&with_limit("a=1", 0, Unit::Hour));
+    assert_eq!(
+        seen(&denied),
+        [(Code::OverLimit, 0)],
+        "a refused call would pass by Envoy's default"
+    );
     assert_eq!(seen(&harness.ask(&about("a=1"))), [(Code::Ok, 1)], "nothing was charged");
 }

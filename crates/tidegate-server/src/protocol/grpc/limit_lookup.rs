@@ -19,9 +19,6 @@ pub(super) struct LimitLookup {
     descriptions: Vec<RateLimit>,
 }
 
-/// The rule of a descriptor's own limit of 0, which needs no counters. It is an ad-hoc rule like the others.
-const ZERO_RULE: &str = "0/s";
-
 /// The keys and values of a descriptor's entries.
 type Entries<'a> = Vec<(&'a str, &'a str)>;
 
@@ -104,7 +101,8 @@ fn own_limit<'a>(
 ) -> Result<DescriptorLimit<'a>, Status> {
     let description = envoy_rate::describe_override(own);
     let Some(text) = envoy_rate::rule_text(own) else {
-        engine.ensure_ad_hoc_rules(ZERO_RULE).map_err(|error| refused(&error))?;
+        // A denial takes no place in the table of ad-hoc rules, so it does not depend on `ad_hoc_rules`. Refused, the call
+        // would pass under Envoy's default of `failure_mode_deny`.
         return Ok(DescriptorLimit::Zero(description));
     };
     let limit = Cow::Owned(engine.find(&text).map_err(|error| refused(&error))?);
