@@ -120,7 +120,7 @@ impl FieldWriter for PreparedFields {
 fn header_value(write: impl FnOnce(&mut Vec<u8>)) -> HeaderValue {
     let mut value = Vec::with_capacity(64);
     write(&mut value);
-    HeaderValue::from_bytes(&value).expect("fields are written in visible ASCII")
+    HeaderValue::try_from(value).expect("fields are written in visible ASCII")
 }
 
 fn add_field(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
@@ -242,17 +242,18 @@ fn put_parameter(out: &mut impl ByteWriter, name: &str, value: u64) {
 fn put_string(out: &mut impl ByteWriter, text: &str) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.put(b"\"");
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    for chunk in text.as_bytes().chunk_by(|a, b| is_plain(a) && is_plain(b)) {
-        let byte = chunk[0];
-        match byte {
-            b'"' | b'\\' => out.put(&[b'\\', byte]),
-            b' '..=b'~' => out.put(chunk),
-            _ => {
-                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                out.put(&[b'%', high, low]);
-            }
+    let mut rest = text.as_bytes();
+    while let Some(place) =
+        rest.iter().position(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\'))
+    {
+        let (plain, special) = rest.split_at(place);
+        out.put(plain);
+        match special[0] {
+            byte @ (b'"' | b'\\') => out.put(&[b'\\', byte]),
+            byte => out.put(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
         }
+        rest = &special[1..];
     }
+    out.put(rest);
     out.put(b"\"");
 }
