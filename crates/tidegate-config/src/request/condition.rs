@@ -59,9 +59,7 @@ impl Condition {
             KeyPart::Path => self.holds_for_path(request.path.as_ref()),
             KeyPart::Header(name) => self.holds_for(&Values::of_header(request, name)),
             KeyPart::Cookie(name) => self.holds_for(&Values::of_cookie(request, name)),
-            KeyPart::Query(name) => {
-                self.holds_for(&Values::of_parameter(request.query.unwrap_or_default(), name))
-            }
+            KeyPart::Query(name) => self.holds_for(&Values::of_query(request, name)),
             _ => self.matches(request) != self.is_negated,
         }
     }

@@ -27,9 +27,7 @@ pub(crate) fn value<'a>(
             Some(path) => Some(Cow::Owned(path.canonical().ok_or(NoValue::Ambiguous)?.to_vec())),
             None => None,
         },
-        KeyPart::Query(name) => {
-            Some(Values::of_parameter(request.query.unwrap_or_default(), name).sole()?)
-        }
+        KeyPart::Query(name) => Some(Values::of_query(request, name).sole()?),
         KeyPart::Method => request.method.map(|method| Cow::Borrowed(method.as_bytes())),
         KeyPart::Host => request.host.map(url::host),
         KeyPart::Descriptor(_) => None,

@@ -38,6 +38,8 @@ pub struct Path<'a> {
     as_directory: Option<Vec<u8>>,
     is_ambiguous: bool,
     came_canonical: bool,
+    /// Whether it contains a raw `#`, at which some servers end the URI.
+    has_fragment: bool,
 }
 
 /// A pattern for paths, in canonical form for both readings of `%2F`.
@@ -66,6 +68,7 @@ impl<'a> Path<'a> {
                 as_directory: None,
                 is_ambiguous: false,
                 came_canonical: true,
+                has_fragment: false,
             };
         }
         Self::read(raw.as_bytes(), escaped_slash)
@@ -81,6 +84,11 @@ impl<'a> Path<'a> {
         self.came_canonical
     }
 
+    /// Returns whether some servers end the URI before its query.
+    pub(super) fn has_fragment(&self) -> bool {
+        self.has_fragment
+    }
+
     fn into_owned(self) -> Path<'static> {
         Path {
             escaped_slash: self.escaped_slash,
@@ -90,6 +98,7 @@ impl<'a> Path<'a> {
             as_directory: self.as_directory,
             is_ambiguous: self.is_ambiguous,
             came_canonical: self.came_canonical,
+            has_fragment: self.has_fragment,
         }
     }
 
@@ -107,6 +116,7 @@ impl<'a> Path<'a> {
             escaped_slash,
             lower: Cow::Owned(lower(&literal)),
             came_canonical: canonical == raw,
+            has_fragment: raw.contains(&b'#'),
             as_directory: ends_in_slash.then(|| [&canonical, &b"/"[..]].concat()),
             canonical: Cow::Owned(canonical),
             is_ambiguous,

@@ -7,6 +7,7 @@
 //!          A repeated or ambiguous value is not the same as a missing one.
 
 use super::http_request::{NoValue, Request};
+use super::path::Path;
 use super::url::decode_form;
 use std::borrow::Cow;
 
@@ -34,6 +35,14 @@ impl<'a> Values<'a> {
         // Some servers end the query at a raw `#`, others read on.
         search.has_exact &= !query.contains('#');
         search.values()
+    }
+
+    /// Returns every value of a query parameter of the request, decoded.
+    pub(super) fn of_query(request: &Request<'a>, name: &str) -> Self {
+        let values = Self::of_parameter(request.query.unwrap_or_default(), name);
+        // Some servers end the URI at a raw `#` in its path and find no query, others read on.
+        let may_end_before = request.path.as_ref().is_some_and(Path::has_fragment);
+        Self { may_be_absent: values.may_be_absent || may_end_before, ..values }
     }
 
     /// Returns every value of a cookie, decoded and without quotes.
@@ -137,14 +146,20 @@ impl<'a, 'n> ValueSearch<'a, 'n> {
 
     /// Returns whether some server reads this as the name.
     fn is_name(&self, name: &[u8]) -> bool {
-        folded(&decode_form(name), self.name).eq(self.folded.iter().copied())
+        let name = decode_form(name);
+        let name = match self.source {
+            Source::Query => &*name,
+            Source::Cookies => without_odd_ends(&name),
+        };
+        folded(name, self.name).eq(self.folded.iter().copied())
     }
 
     /// Returns whether every server reads this as the name.
     fn is_exact(&self, name: &[u8], has_value: bool) -> bool {
         match self.source {
             Source::Query => *decode_form(name) == *self.name,
-            Source::Cookies => has_value && name.trim_ascii_start() == self.name,
+            // nginx does not skip a tab before a name.
+            Source::Cookies => has_value && without_blanks(name) == self.name,
         }
     }
 
@@ -155,7 +170,9 @@ impl<'a, 'n> ValueSearch<'a, 'n> {
             Source::Cookies => unquoted(value.trim_ascii()),
         };
         self.all.push(decode_form(bare));
-        self.source == Source::Query || !bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))
+        let is_odd = |byte: &u8| matches!(byte, b'"' | b'\\');
+        let has_odd_ends = without_odd_ends(value).len() < value.trim_ascii().len();
+        self.source == Source::Query || !has_odd_ends && !bare.iter().any(is_odd)
     }
 
     /// Returns the part of a cookie's value that some servers read: up to a comma or a blank, if there is one outside of quotes.
@@ -178,6 +195,21 @@ fn split(piece: &[u8]) -> (&[u8], Option<&[u8]>) {
         Some(index) => (&piece[..index], Some(&piece[index + 1..])),
         None => (piece, None),
     }
+}
+
+/// Removes blanks and bytes beyond ASCII at both ends: Python and JavaScript strip a no-break space from the names and values of
+/// cookies, in Latin-1 or UTF-8. No cookie may contain one (RFC 6265).
+fn without_odd_ends(text: &[u8]) -> &[u8] {
+    let is_odd = |byte: &u8| !byte.is_ascii_graphic();
+    let start = text.iter().position(|byte| !is_odd(byte)).unwrap_or(text.len());
+    let end = text.iter().rposition(|byte| !is_odd(byte)).map_or(start, |end| end + 1);
+    &text[start..end]
+}
+
+/// Removes blanks at the start.
+fn without_blanks(name: &[u8]) -> &[u8] {
+    let start = name.iter().position(|byte| *byte != b' ').unwrap_or(name.len());
+    &name[start..]
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {
@@ -312,11 +344,25 @@ mod tests {
             (&["sid =1"], &["1"]),
             (&["SID=1"], &["1"]),
             (&["sid"], &[""]),
+            (&["sid=a\u{a0}"], &["a\u{a0}"]),
+            (&["sid=\u{3000}a"], &["\u{3000}a"]),
+            (&["sid=a; \u{a0}sid=b"], &["a", "b"]),
+            (&["sid\u{a0}=b"], &["b"]),
+            (&["x=1;\tsid=b"], &["b"]),
         ] {
             let values = Values::of_cookie(&cookies(lines), "sid");
             assert_eq!(texts(&values), all, "{lines:?}");
             assert_eq!(sole(values).filter(|value| !value.is_empty()), None, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_query_after_a_fragment_may_be_absent() {
+        let request =
+            Request { path: Some("/login#".into()), query: Some("user=ann"), ..Request::default() };
+        assert_eq!(Values::of_query(&request, "user").sole(), Err(NoValue::Ambiguous));
+        let request = Request { path: Some("/login%23".into()), ..request };
+        assert!(Values::of_query(&request, "user").sole().is_ok());
     }
 
     proptest! {

@@ -65,7 +65,11 @@ pub fn start(server: Arc<Server>) -> anyhow::Result<Running> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start a worker thread's runtime")?;
         let thread = std::thread::Builder::new().name(format!("worker-{number}"));
-        workers.push(thread.spawn(move || worker::run(&runtime, state, listeners, is_closing))?);
+        workers.push(thread.spawn(move || {
+            worker::run(&runtime, state, listeners, is_closing);
+            // Does not wait for a reload, which may hang on a disk that does not answer.
+            runtime.shutdown_background();
+        })?);
     }
     let addresses = addresses(&bound)?;
     Ok(Running { server, addresses, closing, workers })

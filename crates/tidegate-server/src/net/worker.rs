@@ -68,6 +68,8 @@ impl SharedByWorkers {
     }
 }
 
+/// Admin connections that there are even with few descriptors.
+const ADMIN_CONNECTIONS_MIN: u64 = 8;
 /// Interval at which a drain checks for open connections.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// Connections reserved for the admin listener, so that a flood of clients does not shut the operator out.
@@ -194,7 +196,7 @@ impl Worker {
         let open = |wire| status.connections.of(wire).load(Ordering::Relaxed);
         let unauthenticated = self.shared.unauthenticated(wire);
         let is_full = match wire {
-            Wire::Admin => open(Wire::Admin) >= ADMIN_CONNECTIONS_MAX,
+            Wire::Admin => open(Wire::Admin) >= self.admin_connections_max(),
             // Each count is read once: connections come and go meanwhile, so a difference of counts could be wrong.
             Wire::Resp | Wire::Http | Wire::Grpc => {
                 let counts = [Wire::Resp, Wire::Http, Wire::Grpc].map(open);
@@ -206,6 +208,12 @@ impl Worker {
         };
         let can_close = wire == Wire::Admin || self.server.must_authenticate(wire);
         !is_full || (can_close && unauthenticated.close_one())
+    }
+
+    /// Returns the maximum number of admin connections: with few descriptors, as many as clients may have.
+    fn admin_connections_max(&self) -> u64 {
+        let clients = self.server.connections_max() as u64;
+        ADMIN_CONNECTIONS_MAX.min(clients.max(ADMIN_CONNECTIONS_MIN))
     }
 
     /// Registers a connection until its peer authenticates. Where peers need not authenticate, connections of the admin listener are

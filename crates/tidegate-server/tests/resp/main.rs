@@ -355,6 +355,43 @@ fn a_client_without_a_token_gets_no_answers() {
 }
 
 #[test]
+fn a_transaction_compares_no_token_after_eight_wrong_ones() {
+    let mut peer = with_token();
+    assert_eq!(peer.send("AUTH hush"), "+OK");
+    assert_eq!(peer.send("MULTI"), "+OK");
+    for guess in 0..8 {
+        assert_eq!(peer.send(&format!("AUTH guess{guess}")), "+QUEUED");
+    }
+    assert_eq!(peer.send("AUTH hush"), "+QUEUED");
+    let replies = peer.send("EXEC");
+    assert_eq!(replies.matches("-WRONGPASS").count(), 9, "{replies}");
+    assert!(peer.session.is_over());
+}
+
+#[test]
+fn an_error_repeats_only_the_beginning_of_a_number() {
+    let mut peer = Peer::new();
+    let reply = peer.words(&["CL.THROTTLE", "k", &"\u{1}".repeat(500_000), "1", "1"]);
+    assert!(reply.starts_with("-Cell error: Store error: Couldn't parse as integer: "));
+    assert!(reply.len() < 8_000, "{}", reply.len());
+}
+
+#[test]
+fn a_long_pipeline_of_short_answers_is_answered_with_a_small_output_maximum() {
+    let mut config = Config::default();
+    config.server.caps.output_bytes_max = 65_536;
+    let mut peer = Peer::of(config);
+    let pipeline = array(&[b"COMMAND"]).repeat(300);
+    let mut done = 0;
+    while done < pipeline.len() {
+        let (taken, reply) = peer.raw(&pipeline[done..]);
+        assert!(taken > 0 && !reply.contains("too long"), "after {done} bytes");
+        done += taken;
+    }
+    assert!(!peer.session.is_over());
+}
+
+#[test]
 fn del_resets_throttled_keys() {
     let mut peer = Peer::new();
     peer.send("CL.THROTTLE k 0 1 60");

@@ -17,6 +17,9 @@ pub(super) struct Settlement<C: Clock> {
 impl<C: Clock> Settlement<C> {
     /// Returns `None` if no limit that was charged looks at the response.
     pub(super) fn of(set: &Arc<LimitSet<C>>, checks: CheckList) -> Option<Self> {
+        if set.limits.iter().all(|limit| limit.after_response.is_nothing()) {
+            return None;
+        }
         let is_settled = |check: &Check| {
             check.drained_at.is_some() && !set.limits[check.limit].after_response.is_nothing()
         };

@@ -19,8 +19,10 @@ pub(super) async fn answer(server: &Arc<Server>) -> Result<RawResponse, Problem>
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reload failed unexpectedly")
     })?;
     let needs_restart = read.map_err(|errors: ConfigErrors| {
+        tracing::error!("not reloaded, the old configuration stays:\n{errors}");
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, errors.to_string())
     })?;
+    tracing::info!("reloaded: {} limits", server.config().limits.len());
     Ok(ResponseBuilder::new(StatusCode::OK).body(JSON, |out| {
         out.extend_from_slice(br#"{"reloaded":true,"limits":"#);
         out.put_number(server.engine.limits().named().len() as u64);

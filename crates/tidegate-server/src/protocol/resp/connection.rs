@@ -67,7 +67,8 @@ fn authenticate(session: &mut Session, has_right_arity: bool, token: &[u8]) -> b
         );
         return false;
     }
-    if !session.server.admits(Some(token)) {
+    // The commands of one `EXEC` may contain more tokens. No token is compared after the last wrong one.
+    if session.wrong_tokens >= WRONG_TOKENS_MAX || !session.server.admits(Some(token)) {
         let message = "WRONGPASS invalid username-password pair or user is disabled.";
         session.reply.error(message);
         session.server.status.wrong_tokens.resp.fetch_add(1, Ordering::Relaxed);

@@ -64,7 +64,8 @@ impl Session {
     }
 
     fn with_address(server: Arc<Server>, address: Option<IpAddr>) -> Self {
-        let output_bytes_max = server.config().server.caps.output_bytes_max.max(OUTPUT_STEP);
+        // The maximum is for one answer; others may be unsent before it.
+        let output_bytes_max = OUTPUT_STEP + server.config().server.caps.output_bytes_max;
         Self {
             throttle_queue: ThrottleQueue::new(&server.engine),
             token_changes: server.token_changes(),

@@ -13,6 +13,8 @@ use tidegate::throttle::{Throttle, ThrottleBatch, ZeroRate};
 
 /// Number of commands decided at once: more are not faster, and the rows that are prefetched must fit the cache.
 const BATCH_MAX: usize = 128;
+/// Maximum length of a wrong number in an error.
+const SHOWN_BYTES_MAX: usize = 1_024;
 /// Maximum length of an answer.
 const REPLY_BYTES_MAX: usize = 4 + 5 * 23;
 
@@ -86,7 +88,8 @@ fn parse(bytes: &[u8], words: &Words) -> Result<Throttle, ThrottleError> {
 fn integer(word: &[u8]) -> Result<i64, ThrottleError> {
     let text = std::str::from_utf8(word).ok();
     let integer = text.and_then(|text| text.parse().ok());
-    integer.ok_or_else(|| ThrottleError::NoInteger(String::from_utf8_lossy(word).into_owned()))
+    let shown = &word[..word.len().min(SHOWN_BYTES_MAX)];
+    integer.ok_or_else(|| ThrottleError::NoInteger(String::from_utf8_lossy(shown).into_owned()))
 }
 
 impl ThrottleQueue {

@@ -94,6 +94,30 @@ async fn an_escaped_slash_is_configurable_for_each_family() {
     assert_eq!(path, "ambiguous: servers differ about the page that it means");
 }
 
+/// nginx and others end the URI at a raw `#`, and find no query behind it.
+#[tokio::test]
+async fn a_query_after_a_fragment_is_no_key_and_satisfies_no_condition() {
+    let harness = harness("");
+    let status =
+        async |host: &str, uri: &str| ask(&harness, ("x-original", host, uri), &[]).await.status;
+    assert_eq!(status("query", "/").await, 204, "anonymous requests share one key");
+    for uri in ["/#?user=ann", "/a#?user=bob", "/#/b?user=eve"] {
+        assert_eq!(status("query", uri).await, 429, "{uri}");
+    }
+    assert_eq!(status("query", "/%23?user=ann").await, 204, "an escaped one is part of the path");
+}
+
+#[tokio::test]
+async fn a_cookie_with_a_blank_beyond_ascii_at_its_ends_is_no_key() {
+    let harness = harness("");
+    let status =
+        async |cookie: &str| ask(&harness, ("x-original", "cookie", "/"), &[cookie]).await.status;
+    assert_eq!(status("sid=ann").await, 204);
+    for cookie in ["sid=ann\u{a0}", "sid=\u{85}ann", "sid=ann\u{3000}", "sid=bob; \u{a0}sid=ann"] {
+        assert_eq!(status(cookie).await, 429, "{cookie:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_repeated_parameter_is_no_key() {
     let harness = harness("");
